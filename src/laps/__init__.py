@@ -1,0 +1,1 @@
+"""LAPS: a network of relays that carries live tracks from publishers to subscribers."""
