@@ -1,0 +1,297 @@
+"""What an operator decides, read from TOML. Every default stands here with its reason.
+
+A key is declared once, as a field: its type carries the bounds and the words that say what would
+have been right. The file and the command line go through the same checks:
+
+    config = load_config(Path("laps.toml"))
+    config = override(config, {"node.id": "1.2:1234"}, source="--node-id")
+"""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from laps.errors import ConfigError, InvalidText, quote
+from laps.types import Address, NodeId, parse_node_id
+
+KIB = 1024
+MIB = 1024 * KIB
+
+# --- what a value may be ---------------------------------------------------------------------
+# `description` ends the sentence "must be ..." in a refusal. `parse` reads the values that TOML
+# has no type for; all others are msgspec's to check against the bounds.
+
+
+def _parse_node_id(value: object) -> NodeId:
+    return parse_node_id(msgspec.convert(value, str))
+
+
+def _parse_address(value: object) -> Address:
+    return Address.parse(msgspec.convert(value, str))
+
+
+def _parse_peers(value: object) -> tuple[Address, ...]:
+    peers = tuple(Address.parse(text) for text in msgspec.convert(value, list[str]))
+    for peer in peers:
+        if peer.port == 0:
+            raise InvalidText("address", str(peer), "cannot be dialled: give the peer's port")
+    return peers
+
+
+def _parse_path(value: object) -> Path:
+    return Path(msgspec.convert(value, Annotated[str, Meta(min_length=1)]))
+
+
+_NodeId = Annotated[
+    NodeId | None,
+    Meta(description='a node id in quotes, like "1.2:1234"', extra={"parse": _parse_node_id}),
+]
+_Address = Annotated[
+    Address,
+    Meta(description='host:port in quotes, like "[::1]:33434"', extra={"parse": _parse_address}),
+]
+_Peers = Annotated[
+    tuple[Address, ...],
+    Meta(description='a list like ["192.0.2.1:33434"]', extra={"parse": _parse_peers}),
+]
+_Path = Annotated[
+    Path | None, Meta(description="the path of a PEM file", extra={"parse": _parse_path})
+]
+_Role = Annotated[
+    Literal["edge", "via", "stub", "control"],
+    Meta(description='one of "edge", "via", "stub", "control"'),
+]
+_Retry = Annotated[
+    Literal["auto", "always", "never"], Meta(description='one of "auto", "always", "never"')
+]
+_String = Annotated[str, Meta(description="a string")]
+_Switch = Annotated[bool | None, Meta(description="true or false")]
+_Latitude = Annotated[float, Meta(ge=-90, le=90, description="a number from -90 to 90")]
+_Longitude = Annotated[float, Meta(ge=-180, le=180, description="a number from -180 to 180")]
+# An hour: whatever waits longer is forgotten rather than slow.
+_Seconds = Annotated[
+    float, Meta(gt=0, le=3600, description="a number greater than 0, at most 3600")
+]
+_Count = Annotated[int, Meta(ge=1, le=1_000_000, description="a whole number from 1 to 1000000")]
+# Below 16 KiB a burst of a dozen packets does not fit; above 1 GiB one slow peer eats the machine.
+_Bytes = Annotated[
+    int,
+    Meta(ge=16 * KIB, le=1024 * MIB, description="a whole number from 16384 to 1073741824"),
+]
+# QUIC asks for 1200 at least; 9000 is the largest frame an Ethernet commonly carries.
+_UdpPayload = Annotated[int, Meta(ge=1200, le=9000, description="a whole number from 1200 to 9000")]
+# RFC 9221: 65535 and above mean any datagram that fits a packet.
+_DatagramFrame = Annotated[
+    int, Meta(ge=0, le=65536, description="a whole number from 0 (off) to 65536")
+]
+
+
+# --- the sections ----------------------------------------------------------------------------
+
+
+class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """[node]: who this relay is, as other relays are told."""
+
+    # None: the relay picks one when it starts; it has no name to be found by before that.
+    id: _NodeId = None
+    # An edge serves clients and relays alike, so it is the one role that is useful alone.
+    type: _Role = "edge"
+    # Empty: nobody is told where to dial; peers that know the address need no contact.
+    contact: _String = ""
+    # 0, 0 lies in the sea off Africa, where no relay stands: it reads as "not said".
+    latitude: _Latitude = 0.0
+    longitude: _Longitude = 0.0
+
+
+class PeeringConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """[peering]: where other relays reach this one, and which ones it dials."""
+
+    # Loopback: a relay opens itself to the network only where somebody says so. Port 0 takes
+    # any free port.
+    listen: _Address = Address("127.0.0.1", 33434)
+    # None: a relay alone is a whole service for the clients of one machine.
+    peers: _Peers = ()
+
+
+class TlsConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """[tls]: the certificate this relay shows. Paths count from where the relay is started."""
+
+    # None: the relay makes a certificate for itself, so that it starts with nothing prepared.
+    certificate: _Path = None
+    key: _Path = None
+    # None: yes exactly where there is no certificate. `false` refuses to start without one.
+    self_signed: _Switch = None
+
+    @property
+    def is_self_signed(self) -> bool:
+        """Whether the relay makes its own certificate."""
+        return self.certificate is None
+
+
+class QuicConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """[quic]: the transport under peers and clients."""
+
+    # Long enough to outlive a routing change, short enough to drop a dead peer's state.
+    idle_timeout_s: _Seconds = 30.0
+    # A third of the idle timeout: two lost in a row do not end a quiet connection. It also keeps
+    # NAT bindings open, which may close after 15 s.
+    keepalive_s: _Seconds = 10.0
+    # Three lost flights at QUIC's initial one second timer, doubling, and the far side's answer.
+    handshake_timeout_s: _Seconds = 10.0
+    # A group of a track is a stream, so thousands live at once; 5,000 open ones cost 44 MB.
+    max_streams_bidi: _Count = 10_000
+    max_streams_uni: _Count = 10_000
+    # A whole second at 125 Mbit/s, or 100 ms at 1.2 Gbit/s, in flight.
+    connection_window_bytes: _Bytes = 15 * MIB
+    # Less than half of the connection's, so that one slow stream cannot stop the others.
+    stream_window_bytes: _Bytes = 6 * MIB
+    # The smallest the peering document counts with. It leaves a tunnel 170 bytes of the 1500 that
+    # nearly every path carries.
+    udp_payload_bytes: _UdpPayload = 1280
+    # Any datagram that fits a packet.
+    datagram_frame_bytes: _DatagramFrame = 65536
+    # The kernel's default loses packets by the thousand at some hundred Mbit/s.
+    socket_buffer_bytes: _Bytes = 4 * MIB
+    # A quarter of a second at 125 Mbit/s; past it a peer that does not read is pushed back.
+    send_buffer_bytes: _Bytes = 4 * MIB
+    # Retry proves an address for one round trip: asked for only while a flood is suspected.
+    retry: _Retry = "auto"
+    # More handshakes than this under way at once are a flood, or a restart that can wait.
+    half_open_before_retry: _Count = 64
+    # The handshakes that may hold memory before they prove anything; the rest is dropped.
+    half_open_limit: _Count = 1024
+    # At some 100 KB each a full relay stays near 1 GB.
+    connection_limit: _Count = 10_000
+
+
+class EgressConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """[egress]: what waits for one peer or client before it is sent or dropped."""
+
+    # A second at 125 Mbit/s: older live data is worth less than what comes after it.
+    queue_bytes: _Bytes = 16 * MIB
+    # What QUIC itself holds is past recall by priority; this keeps 20 ms at 100 Mbit/s busy.
+    quic_queue_bytes: _Bytes = 256 * KIB
+    # Datagrams are for what must not wait: a short queue drops early.
+    datagram_queue_bytes: _Bytes = 1 * MIB
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything an operator decides about one relay."""
+
+    node: NodeConfig = NodeConfig()
+    peering: PeeringConfig = PeeringConfig()
+    tls: TlsConfig = TlsConfig()
+    quic: QuicConfig = QuicConfig()
+    egress: EgressConfig = EgressConfig()
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def load_config(path: Path) -> Config:
+    """Read a TOML file, or say in one line what to mend in it."""
+    source = str(path)
+    try:
+        mapping = tomllib.loads(path.read_bytes().decode())
+    except OSError as error:
+        raise ConfigError(f"{source}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{source}: not TOML: not UTF-8 at byte {error.start}") from None
+    except tomllib.TOMLDecodeError as error:
+        words, _, place = str(error).partition(" (at ")
+        line = re.match(r"line (\d+)", place)
+        where = f"{source}:{line[1]}" if line else source
+        raise ConfigError(f"{where}: not TOML: {words} at {place.rstrip(')')}") from None
+    return config_from_mapping(mapping, source)
+
+
+def config_from_mapping(mapping: Mapping[str, object], source: str) -> Config:
+    """Read the sections of a parsed TOML file; `source` names it in a refusal."""
+    values: dict[str, object] = {}
+    for section, content in mapping.items():
+        if isinstance(content, Mapping):
+            _require_section(section, f"{source}: [{_show_key(section)}]")
+            values |= {f"{section}.{key}": value for key, value in content.items()}
+        else:
+            _require_section(section, f"{source}: {_show_key(section)} = {quote(content)}")
+            _refuse(source, section, content, f"must be a section: [{section}]")
+    return override(Config(), values, source)
+
+
+def override(config: Config, values: Mapping[str, object], source: str) -> Config:
+    """Lay values over a configuration, each under its dotted key and as TOML would hold it.
+
+    `source` is the flag they came by. Values that depend on each other go in one call.
+    """
+    sections: dict[str, Any] = msgspec.structs.asdict(config)
+    for dotted, value in values.items():
+        name, _, key = dotted.partition(".")
+        where = f"{source}: {_show_key(name)}.{_show_key(key)} = {quote(value)}"
+        _require_section(name, where)
+        known = sections[name].__struct_fields__
+        if key not in known:
+            problem = f"unknown key{_suggest(key, known)} known in [{name}]: {', '.join(known)}"
+            raise ConfigError(f"{where}: {problem}")
+        converted = _convert(type(sections[name]), key, value, where)
+        sections[name] = msgspec.structs.replace(sections[name], **{key: converted})
+    config = Config(**sections)
+    _check(config, source)
+    return config
+
+
+def _require_section(name: str, where: str) -> None:
+    known = Config.__struct_fields__
+    if name not in known:
+        problem = f"unknown section{_suggest(name, known)} known: {', '.join(known)}"
+        raise ConfigError(f"{where}: {problem}")
+
+
+def _convert(section: type[msgspec.Struct], key: str, value: object, where: str) -> object:
+    wanted = get_type_hints(section, include_extras=True)[key]
+    (meta,) = wanted.__metadata__
+    try:
+        if meta.extra is not None:
+            return meta.extra["parse"](value)
+        return msgspec.convert(value, wanted)
+    except InvalidText as error:
+        problem = error.problem if error.text == value else str(error)
+    except msgspec.ValidationError:
+        problem = f"must be {meta.description}"
+    raise ConfigError(f"{where}: {problem}")
+
+
+def _check(config: Config, source: str) -> None:
+    """Refuse what is right key by key and wrong together."""
+    tls, quic = config.tls, config.quic
+    if tls.certificate is not None and tls.key is None:
+        _refuse(source, "tls.certificate", tls.certificate, "needs its private key: set tls.key")
+    if tls.key is not None and tls.certificate is None:
+        _refuse(source, "tls.key", tls.key, "needs its certificate: set tls.certificate")
+    if tls.certificate is not None and tls.self_signed:
+        problem = f"contradicts tls.certificate = {quote(tls.certificate)}: remove one of them"
+        _refuse(source, "tls.self_signed", True, problem)
+    if tls.certificate is None and tls.self_signed is False:
+        problem = "needs a certificate to use instead: set tls.certificate and tls.key"
+        _refuse(source, "tls.self_signed", False, problem)
+    if quic.keepalive_s >= quic.idle_timeout_s:
+        problem = f"must be below quic.idle_timeout_s = {quote(quic.idle_timeout_s)}"
+        _refuse(source, "quic.keepalive_s", quic.keepalive_s, problem)
+
+
+def _refuse(source: str, key: str, value: object, problem: str) -> NoReturn:
+    raise ConfigError(f"{source}: {key} = {quote(value)}: {problem}")
+
+
+def _suggest(name: str, known: tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f", did you mean {close[0]}?" if close else ";"
+
+
+def _show_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else quote(key)

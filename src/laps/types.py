@@ -1,0 +1,243 @@
+"""The values every room speaks of: nodes, tracks, addresses. No behaviour to speak of."""
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NewType, Self
+
+from xxhash import xxh3_64_intdigest
+
+from laps.errors import InvalidText
+
+# --- nodes -----------------------------------------------------------------------------------
+
+NodeId = NewType("NodeId", int)
+"""64 bits that name a node; the document reserves none of them, 0:0 included."""
+
+SnsId = NewType("SnsId", int)
+"""32 bits that name a subscriber node set within one session, from 1; 0 means no set."""
+
+
+def parse_node_id(text: str) -> NodeId:
+    """Read `high:low`, each half a 32-bit number or two 16-bit numbers with a dot."""
+    high, colon, low = text.partition(":")
+    if not text:
+        raise InvalidText("node id", text, "is empty: write high:low, like 1.2:1234")
+    if not colon:
+        raise InvalidText("node id", text, "needs a colon: high:low, like 1.2:1234")
+    if ":" in low:
+        raise InvalidText("node id", text, "has two colons or more: write high:low, like 1.2:1234")
+    return NodeId(_parse_half(text, "high", high) << 32 | _parse_half(text, "low", low))
+
+
+def _parse_half(text: str, which: str, half: str) -> int:
+    parts = half.split(".")
+    if not half:
+        raise InvalidText("node id", text, f"has no {which} half: write high:low, like 1.2:1234")
+    if len(parts) > 2:
+        problem = f"has too many dots in its {which} half: it is one number, or two like 1.2"
+        raise InvalidText("node id", text, problem)
+    bits = 32 // len(parts)
+    value = 0
+    for part in parts:
+        # str.isdigit alone also takes the digits of other scripts.
+        if not (part.isascii() and part.isdigit()):
+            problem = (
+                f"has a {which} half that is not made of digits 0-9: write it like 1.2 or 1234"
+            )
+            raise InvalidText("node id", text, problem)
+        # Ten digits hold 32 bits; int() itself refuses numbers of thousands of digits.
+        digits = part.lstrip("0") or "0"
+        if len(digits) > 10 or int(digits) >= 1 << bits:
+            problem = (
+                f"has a number above {(1 << bits) - 1} in its {which} half: it has {bits} bits"
+            )
+            raise InvalidText("node id", text, problem)
+        value = value << bits | int(digits)
+    return value
+
+
+def format_node_id(node_id: NodeId) -> str:
+    """Write a node id as `high:low`, a half dotted where it exceeds 16 bits."""
+    return f"{_format_half(node_id >> 32)}:{_format_half(node_id & 0xFFFF_FFFF)}"
+
+
+def _format_half(half: int) -> str:
+    return f"{half >> 16}.{half & 0xFFFF}" if half > 0xFFFF else str(half)
+
+
+class NodeType(IntEnum):
+    """What kind of relay a node is, as it stands on the wire."""
+
+    VIA = 0
+    EDGE = 1
+    STUB = 2
+
+
+class PeerMode(IntEnum):
+    """What a peering session is for."""
+
+    CONTROL = 0
+    DATA = 1
+    BOTH = 2
+
+
+class DataDirection(IntEnum):
+    """Whether the peer that was dialled may send data back on the same connection."""
+
+    UNIDIRECTIONAL = 0
+    BIDIRECTIONAL = 1
+
+
+@dataclass(frozen=True, slots=True)
+class NodePathItem:
+    """A node that passed node information on."""
+
+    node_id: NodeId
+    srtt_us: int
+    """Smoothed round trip of the session the information came in by."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """What a node says about itself, and the way those words came."""
+
+    id: NodeId
+    type: NodeType
+    contact: str = ""
+    """FQDN or IP to reach the node, perhaps a load balancer's."""
+    longitude: float = 0.0
+    latitude: float = 0.0
+    path: tuple[NodePathItem, ...] = ()
+    """Empty when it comes from the node itself."""
+
+    @property
+    def sum_srtt_us(self) -> int:
+        """Round trips along the path, without the session it was received by."""
+        return sum(item.srtt_us for item in self.path)
+
+
+# --- tracks ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TrackName:
+    """The full name of a track: a namespace tuple and a name, both opaque bytes."""
+
+    namespace: tuple[bytes, ...]
+    name: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TrackHash:
+    """A track as the peering protocol names it, 64 bits each."""
+
+    namespace_hash: int
+    name_hash: int
+    full_name_hash: int
+
+
+def hash_bytes(data: bytes) -> int:
+    """XXH3-64 with seed 0: the hash of a name, or of one part of a namespace."""
+    return xxh3_64_intdigest(data)
+
+
+def hash_namespace(namespace: tuple[bytes, ...]) -> int:
+    """Hash the whole tuple.
+
+    Each part goes in behind its length, so that ("a", "bc") and ("ab", "c") differ.
+    """
+    return hash_bytes(b"".join(len(part).to_bytes(4) + part for part in namespace))
+
+
+def hash_track(track: TrackName) -> TrackHash:
+    """Every hash of a full track name."""
+    namespace_hash = hash_namespace(track.namespace)
+    name_hash = hash_bytes(track.name)
+    full_name_hash = hash_bytes(namespace_hash.to_bytes(8) + name_hash.to_bytes(8))
+    return TrackHash(namespace_hash, name_hash, full_name_hash)
+
+
+def track_alias(full_name_hash: int) -> int:
+    """The MoQT track alias every relay uses: the 62 bits of the hash that a varint holds."""
+    return full_name_hash & (1 << 62) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeInfo:
+    """A subscribe as the s-relay tells it to every control peer."""
+
+    sequence: int
+    """16 bits, raised by the s-relay alone: compare with `sequence_newer`."""
+    source_node_id: NodeId
+    track_hash: TrackHash
+    subscribe_data: bytes | memoryview
+    """The whole MoQT SUBSCRIBE message. Off the wire it is a view: who keeps it copies it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnnounceInfo:
+    """What a Stub tells its o-relay that it can publish."""
+
+    source_node_id: NodeId
+    namespace_hashes: tuple[int, ...]
+    """The hash of each part of the namespace, in order."""
+    name_hash: int = 0
+    """0 where the announce has no name."""
+
+
+def sequence_newer(a: int, b: int) -> bool:
+    """Whether sequence `a` comes after `b` in 16-bit serial arithmetic (RFC 1982).
+
+    Of two numbers exactly half the circle apart RFC 1982 orders neither, and neither is newer.
+    """
+    return 0 < (a - b & 0xFFFF) < 0x8000
+
+
+# --- addresses -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen or to dial."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `host:port`, with an IPv6 host in brackets."""
+        host, colon, port = text.rpartition(":")
+        if not colon or text.endswith("]"):
+            raise InvalidText("address", text, "needs a port: host:port, like 127.0.0.1:33434")
+        if not host:
+            raise InvalidText("address", text, "needs a host: host:port, like 127.0.0.1:33434")
+        if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
+            raise InvalidText("address", text, "needs a port from 0 to 65535, like :33434")
+        return cls(_parse_host(text, host), int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def _parse_host(text: str, host: str) -> str:
+    if host.startswith("[") and host.endswith("]"):
+        try:
+            ipaddress.IPv6Address(host[1:-1])
+        except ValueError:
+            problem = "has no IPv6 address in its brackets: write it like [::1]:33434"
+            raise InvalidText("address", text, problem) from None
+        return host[1:-1]
+    if host.count(":") > 1:
+        raise InvalidText("address", text, "needs brackets around IPv6: write it like [::1]:33434")
+    if not re.fullmatch(r"[A-Za-z0-9._-]+", host):
+        problem = "has a host that is neither a name nor an IP: write it like relay.example:33434"
+        raise InvalidText("address", text, problem)
+    if re.fullmatch(r"[0-9.]+", host):
+        try:
+            ipaddress.IPv4Address(host)
+        except ValueError:
+            problem = "has a host that is not an IPv4 address: write it like 127.0.0.1:33434"
+            raise InvalidText("address", text, problem) from None
+    return host

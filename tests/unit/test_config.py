@@ -1,0 +1,249 @@
+"""What a configuration file and the command line may say, and how they are refused."""
+
+import tomllib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from laps.config import Config, config_from_mapping, load_config, override
+from laps.errors import ConfigError
+from laps.types import Address, parse_node_id
+
+
+def read(text: str) -> Config:
+    return config_from_mapping(tomllib.loads(text), "laps.toml")
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        read(text)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    return message
+
+
+def test_nothing_written_is_a_working_configuration() -> None:
+    config = read("")
+    assert config == Config()
+    assert config.node.id is None
+    assert config.node.type == "edge"
+    assert config.peering.listen == Address("127.0.0.1", 33434)
+    assert config.tls.is_self_signed
+    assert config.quic.keepalive_s < config.quic.idle_timeout_s
+
+
+def test_every_key_can_be_written() -> None:
+    config = read("""
+        [node]
+        id = "1.2:1234"
+        type = "via"
+        contact = "relay.example"
+        latitude = -33.9
+        longitude = 151
+        [peering]
+        listen = "[::1]:0"
+        peers = ["192.0.2.1:33434", "relay.example:1"]
+        [tls]
+        certificate = "cert.pem"
+        key = "key.pem"
+        self_signed = false
+        [quic]
+        idle_timeout_s = 60
+        keepalive_s = 0.5
+        handshake_timeout_s = 5
+        max_streams_bidi = 1
+        max_streams_uni = 2
+        connection_window_bytes = 1_048_576
+        stream_window_bytes = 65536
+        udp_payload_bytes = 1200
+        datagram_frame_bytes = 0
+        socket_buffer_bytes = 16384
+        send_buffer_bytes = 16385
+        retry = "never"
+        half_open_before_retry = 3
+        half_open_limit = 4
+        connection_limit = 5
+        [egress]
+        queue_bytes = 20_000
+        quic_queue_bytes = 30_000
+        datagram_queue_bytes = 40_000
+    """)
+    assert config.node.id == parse_node_id("1.2:1234")
+    assert (config.node.latitude, config.node.longitude) == (-33.9, 151.0)
+    assert isinstance(config.node.longitude, float)
+    assert config.peering.listen == Address("::1", 0)
+    assert config.peering.peers == (Address("192.0.2.1", 33434), Address("relay.example", 1))
+    assert (config.tls.certificate, config.tls.key) == (Path("cert.pem"), Path("key.pem"))
+    assert not config.tls.is_self_signed
+    default = Config()
+    for section in Config.__struct_fields__:
+        written, unwritten = getattr(config, section), getattr(default, section)
+        same = [
+            key
+            for key in written.__struct_fields__
+            if getattr(written, key) == getattr(unwritten, key)
+        ]
+        assert same == []
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (
+            "quic.idle_timeout_s = -1",
+            "quic.idle_timeout_s = -1: must be a number greater than 0, at most 3600",
+        ),
+        ("quic.idle_timeout_s = 0", "must be a number greater than 0, at most 3600"),
+        ("quic.idle_timeout_s = 3601", "must be a number greater than 0, at most 3600"),
+        ("quic.idle_timeout_s = nan", "must be a number greater than 0, at most 3600"),
+        ("quic.idle_timeout_s = inf", "must be a number greater than 0, at most 3600"),
+        ("quic.idle_timeout_s = true", "= true: must be a number greater than 0"),
+        ('quic.idle_timeout_s = "30"', '= "30": must be a number greater than 0'),
+        ("quic.connection_limit = true", "= true: must be a whole number from 1 to 1000000"),
+        ("quic.connection_limit = 1.0", "= 1.0: must be a whole number from 1 to 1000000"),
+        ("quic.connection_limit = 0", "must be a whole number from 1 to 1000000"),
+        ("quic.udp_payload_bytes = 1199", "must be a whole number from 1200 to 9000"),
+        ("quic.udp_payload_bytes = 9001", "must be a whole number from 1200 to 9000"),
+        ("quic.datagram_frame_bytes = -1", "must be a whole number from 0 (off) to 65536"),
+        ("quic.send_buffer_bytes = 16383", "must be a whole number from 16384 to 1073741824"),
+        ('quic.retry = "maybe"', '= "maybe": must be one of "auto", "always", "never"'),
+        ("quic.keepalive_s = 30", "must be below quic.idle_timeout_s = 30.0"),
+        ("quic.idle_timeout_s = 5", "quic.keepalive_s = 10.0: must be below quic.idle_timeout_s"),
+        ('node.type = "Edge"', '= "Edge": must be one of "edge", "via", "stub", "control"'),
+        ("node.latitude = 90.1", "must be a number from -90 to 90"),
+        ("node.latitude = nan", "must be a number from -90 to 90"),
+        ("node.longitude = -180.1", "must be a number from -180 to 180"),
+        ("node.contact = 1", "node.contact = 1: must be a string"),
+        ('node.id = "1.2"', 'node.id = "1.2": needs a colon: high:low, like 1.2:1234'),
+        ("node.id = 1", 'node.id = 1: must be a node id in quotes, like "1.2:1234"'),
+        ("node.id = 2026-01-01", "must be a node id in quotes"),
+        ('peering.listen = "127.0.0.1"', "needs a port: host:port, like 127.0.0.1:33434"),
+        ("peering.listen = 33434", "must be host:port in quotes"),
+        ('peering.peers = "a:1"', 'must be a list like ["192.0.2.1:33434"]'),
+        ("peering.peers = [1]", 'must be a list like ["192.0.2.1:33434"]'),
+        ('peering.peers = ["a:1", "b"]', 'address "b" needs a port'),
+        ('peering.peers = ["a:0"]', 'address "a:0" cannot be dialled'),
+        ("tls.certificate = true", "must be the path of a PEM file"),
+        ('tls.certificate = ""', "must be the path of a PEM file"),
+        ('tls.certificate = "c.pem"', '= "c.pem": needs its private key: set tls.key'),
+        ('tls.key = "k.pem"', '= "k.pem": needs its certificate: set tls.certificate'),
+        ("tls.self_signed = false", "= false: needs a certificate"),
+        ("tls.self_signed = 1", "must be true or false"),
+        ('tls = {certificate = "c", key = "k", self_signed = true}', 'tls.certificate = "c"'),
+        ("node = 3", "node = 3: must be a section: [node]"),
+    ],
+)
+def test_a_bad_value_is_refused_with_what_would_be_right(line: str, problem: str) -> None:
+    message = refusal(line)
+    assert message.startswith("laps.toml: ")
+    assert problem in message
+
+
+def test_an_unknown_key_is_named_with_the_nearest_and_all_known() -> None:
+    assert refusal("[egress]\nqueue_byte = 3") == (
+        "laps.toml: egress.queue_byte = 3: unknown key, did you mean queue_bytes? "
+        "known in [egress]: queue_bytes, quic_queue_bytes, datagram_queue_bytes"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("[qiuc]", "laps.toml: [qiuc]: unknown section, did you mean quic? known: node, peering,"),
+        ("[zzzzz]\na = 1", "laps.toml: [zzzzz]: unknown section; known: node, peering,"),
+        ("id = 3", "laps.toml: id = 3: unknown section"),
+        ('["a\\nb"]', 'laps.toml: ["a\\nb"]: unknown section'),
+        ('[node]\n"a.b" = 1', 'laps.toml: node."a.b" = 1: unknown key'),
+        ("[node.id]\na = 1", 'laps.toml: node.id = {"a": 1}: must be a node id'),
+    ],
+)
+def test_what_is_unknown_is_never_ignored(text: str, start: str) -> None:
+    assert refusal(text).startswith(start)
+
+
+def test_a_long_value_is_cut() -> None:
+    assert len(refusal(f'node.id = "{"1" * 5000}"')) < 200
+
+
+def test_every_field_says_what_would_be_right() -> None:
+    for section in Config.__struct_fields__:
+        for key in getattr(Config(), section).__struct_fields__:
+            with pytest.raises(ConfigError, match=rf"x: {section}\.{key} = \[\[\]\]: must be "):
+                config_from_mapping({section: {key: [[]]}}, "x")
+
+
+def test_a_configuration_does_not_change() -> None:
+    with pytest.raises(AttributeError):
+        Config().quic.retry = "never"  # type: ignore[misc]
+
+
+def test_the_command_line_lies_over_the_file() -> None:
+    config = read('[node]\nid = "1:1"\ncontact = "a"')
+    config = override(config, {"node.id": "2:2", "quic.idle_timeout_s": 20}, source="--x")
+    assert config.node.id == parse_node_id("2:2")
+    assert config.node.contact == "a"
+    assert config.quic.idle_timeout_s == 20.0
+
+
+def test_a_certificate_on_the_command_line_replaces_the_self_signed_one() -> None:
+    flags = {"tls.certificate": "c.pem", "tls.key": "k.pem"}
+    assert not override(read(""), flags, source="--certificate").tls.is_self_signed
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"node.id": "1"}, '--flag: node.id = "1": needs a colon: high:low, like 1.2:1234'),
+        ({"quic.keepalive_s": 40}, "--flag: quic.keepalive_s = 40.0: must be below"),
+        ({"quic.keepalive": 4}, "--flag: quic.keepalive = 4: unknown key, did you mean"),
+        ({"nodes.id": 4}, "--flag: nodes.id = 4: unknown section, did you mean node?"),
+    ],
+)
+def test_a_bad_flag_is_named(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        override(Config(), values, source="--flag")
+    assert str(caught.value).startswith(message)
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "laps.toml"
+    path.write_text('[node]\nid = "1:1"\n')
+    assert load_config(path).node.id == parse_node_id("1:1")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"[node]\nid = \n", ":2: not TOML: Invalid value at line 2, column 6"),
+        (b'contact = "', ": not TOML: "),
+        (b"\xff", ": not TOML: not UTF-8 at byte 0"),
+        (b"[node]\nid = 3", ": node.id = 3: must be a node id"),
+    ],
+)
+def test_a_bad_file_is_named_with_the_place(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "laps.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    assert str(caught.value).startswith(f"{path}{words}")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(tmp_path / "none.toml")
+    assert str(caught.value) == f"{tmp_path}/none.toml: cannot be read: No such file or directory"
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        load_config(tmp_path)
+
+
+def test_defaults_pass_their_own_checks() -> None:
+    written = {
+        section: {
+            key: value
+            for key, value in msgspec.structs.asdict(getattr(Config(), section)).items()
+            if isinstance(value, (int, float, str))
+        }
+        for section in Config.__struct_fields__
+    }
+    assert config_from_mapping(written, "defaults") == Config()
