@@ -1,0 +1,1 @@
+"""Bytes to messages and back. No state beyond an unfinished message, no sockets, no clock."""

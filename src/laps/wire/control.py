@@ -1,0 +1,173 @@
+"""The control stream: the common header around every message, and a decoder that is fed chunks.
+
+What breaks the document is refused both ways: from the peer as `InvalidMessageType` or
+`InvalidEncoding`, on our own side as `LocalProtocolError` before a byte leaves.
+"""
+
+import struct
+from collections.abc import Mapping
+from typing import NamedTuple, Self
+
+from laps.errors import InvalidEncoding, InvalidMessageType, LocalProtocolError, RemoteProtocolError
+from laps.wire.buffer import Cursor
+from laps.wire.peering import CODECS, Codec, Message
+
+PROTOCOL_VERSION = 1
+
+# The longest message is the subscriber node set: 100,000 nodes take 800 kB. A peer makes us hold
+# this much of an unfinished message and no more.
+MAX_MESSAGE_LENGTH = 1 << 20
+
+# common header
+# protocol_version(1) | message_type(2) | message_length(4)
+_HEADER = struct.Struct(">BHI")
+
+
+def encode(message: Message) -> bytes:
+    """The message with its common header, or `LocalProtocolError`."""
+    name = message.message_type.name
+    try:
+        body = CODECS[message.message_type].encode(message)
+    except (InvalidEncoding, struct.error, UnicodeEncodeError) as error:
+        raise LocalProtocolError(f"{name}: {error}") from error
+    if len(body) > MAX_MESSAGE_LENGTH:
+        problem = f"{len(body)} bytes are more than the {MAX_MESSAGE_LENGTH} a peer takes"
+        raise LocalProtocolError(f"{name}: {problem}")
+    return _HEADER.pack(PROTOCOL_VERSION, message.message_type, len(body)) + body
+
+
+class _Header(NamedTuple):
+    codec: Codec
+    body_start: int
+    body_end: int
+
+
+def _decode_header(
+    view: memoryview, offset: int, codecs: Mapping[int, Codec], max_message_length: int
+) -> _Header | None:
+    """Read the header as soon as it is there, so that nothing waits for a body nobody wants."""
+    if len(view) - offset < _HEADER.size:
+        return None
+    version, message_type, length = _HEADER.unpack_from(view, offset)
+    if version != PROTOCOL_VERSION:
+        raise InvalidEncoding(f"protocol version {version} is not {PROTOCOL_VERSION}")
+    codec = codecs.get(message_type)
+    if codec is None:
+        raise InvalidMessageType(f"message type {message_type} has no place on a control stream")
+    if length > max_message_length:
+        problem = f"message_length {length} is more than {max_message_length}"
+        raise InvalidEncoding(f"{codec.message.message_type.name}: {problem}")
+    start = offset + _HEADER.size
+    return _Header(codec, start, start + length)
+
+
+def _decode_body(view: memoryview, header: _Header) -> Message:
+    cursor = Cursor(view[header.body_start : header.body_end], whole=True)
+    try:
+        message = header.codec.decode(cursor)
+        if cursor.remaining:
+            raise InvalidEncoding(f"{cursor.remaining} bytes follow the last field")
+    except InvalidEncoding as error:
+        raise InvalidEncoding(f"{header.codec.message.message_type.name}: {error}") from None
+    return message
+
+
+def decode(
+    view: bytes | memoryview,
+    offset: int = 0,
+    *,
+    codecs: Mapping[int, Codec] = CODECS,
+    max_message_length: int = MAX_MESSAGE_LENGTH,
+) -> tuple[Message, int] | None:
+    """The message at `offset` and the offset behind it, or None when more bytes are needed."""
+    view = memoryview(view)
+    header = _decode_header(view, offset, codecs, max_message_length)
+    if header is None or header.body_end > len(view):
+        return None
+    return _decode_body(view, header), header.body_end
+
+
+class ControlDecoder:
+    """Messages out of a control stream, however its bytes are cut.
+
+        decoder.feed(data)
+        for message in decoder:
+            ...
+
+    Every message of a chunk is read before the next chunk is fed, so what is held is one chunk or
+    one unfinished message. After an error the stream is lost: the same error is raised again.
+    """
+
+    __slots__ = (
+        "_codecs",
+        "_failure",
+        "_max_message_length",
+        "_needed",
+        "_offset",
+        "_unfinished",
+        "_view",
+    )
+
+    def __init__(
+        self,
+        *,
+        codecs: Mapping[int, Codec] = CODECS,
+        max_message_length: int = MAX_MESSAGE_LENGTH,
+    ) -> None:
+        self._codecs = codecs
+        self._max_message_length = max_message_length
+        self._view = memoryview(b"")
+        self._offset = 0
+        self._unfinished = bytearray()
+        self._needed = _HEADER.size
+        self._failure: RemoteProtocolError | None = None
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """How much of an unfinished message is held."""
+        return len(self._unfinished)
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the stream. Views into them may live on in the messages."""
+        self._raise_failure()
+        if self._offset < len(self._view):
+            raise LocalProtocolError("a chunk was fed before the messages of the last were read")
+        if self._unfinished:
+            self._unfinished += data
+            if len(self._unfinished) < self._needed:
+                return
+            # Copied once more, so that messages view bytes that nobody changes.
+            data = bytes(self._unfinished)
+            self._unfinished.clear()
+        self._view = memoryview(data)
+        self._offset = 0
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Message:
+        self._raise_failure()
+        if not self._view:
+            raise StopIteration
+        try:
+            header = _decode_header(
+                self._view, self._offset, self._codecs, self._max_message_length
+            )
+            if header is not None and header.body_end <= len(self._view):
+                message = _decode_body(self._view, header)
+                self._offset = header.body_end
+                return message
+        except RemoteProtocolError as error:
+            self._failure = error
+            self._view = memoryview(b"")
+            raise
+        self._needed = header.body_end - self._offset if header else _HEADER.size
+        self._unfinished += self._view[self._offset :]
+        self._view = memoryview(b"")
+        self._offset = 0
+        raise StopIteration
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            # Without its traceback, which would grow each time.
+            raise self._failure.with_traceback(None)

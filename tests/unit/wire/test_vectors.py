@@ -1,0 +1,234 @@
+"""The golden bytes of tests/vectors, read and written. Their README says how they are laid out."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from laps.errors import RemoteProtocolError
+from laps.types import (
+    AnnounceInfo,
+    DataDirection,
+    NodeId,
+    NodeInfo,
+    NodePathItem,
+    NodeType,
+    PeerMode,
+    SnsId,
+    SubscribeInfo,
+    TrackHash,
+    TrackName,
+    hash_bytes,
+    hash_track,
+    parse_node_id,
+    track_alias,
+)
+from laps.wire import peering
+from laps.wire.control import ControlDecoder, decode, encode
+from laps.wire.objects import (
+    DatagramHeader,
+    DataStreamDecoder,
+    ExistingStreamHeader,
+    NewStreamHeader,
+    ObjectHeader,
+    decode_datagram,
+    decode_object_header,
+    encode_datagram_header,
+    encode_existing_stream_header,
+    encode_new_stream_header,
+)
+
+VECTORS = Path(__file__).parents[2] / "vectors"
+
+Meaning = dict[str, str]
+
+
+@dataclass
+class Case:
+    name: str
+    data: bytes
+    meaning: Meaning
+
+
+def read_cases(path: Path) -> list[Case]:
+    cases = []
+    for block in path.read_text().split("\n== ")[1:]:
+        name, *lines = (line.partition("#")[0].strip() for line in block.splitlines())
+        means = lines.index("means")
+        pairs = (line.partition("=") for line in lines[means + 1 :] if line)
+        meaning = {key.strip(): value.strip() for key, _, value in pairs}
+        cases.append(Case(f"{path.stem}: {name}", bytes.fromhex("".join(lines[:means])), meaning))
+    return cases
+
+
+CASES = [case for path in sorted(VECTORS.glob("*.txt")) for case in read_cases(path)]
+
+
+def with_key(key: str) -> pytest.MarkDecorator:
+    cases = [case for case in CASES if key in case.meaning]
+    return pytest.mark.parametrize("case", cases, ids=lambda case: case.name)
+
+
+def number(text: str) -> int:
+    return int(text, 0)
+
+
+def node_ids(text: str) -> tuple[NodeId, ...]:
+    return tuple(map(parse_node_id, text.split()))
+
+
+def node_info(meaning: Meaning) -> NodeInfo:
+    hops = (item.split("@") for item in meaning["path"].split())
+    return NodeInfo(
+        parse_node_id(meaning["id"]),
+        NodeType[meaning["type"].upper()],
+        meaning["contact"],
+        float(meaning["longitude"]),
+        float(meaning["latitude"]),
+        tuple(NodePathItem(parse_node_id(hop), number(srtt_us)) for hop, srtt_us in hops),
+    )
+
+
+def subscribe_info(meaning: Meaning) -> SubscribeInfo:
+    return SubscribeInfo(
+        number(meaning["sequence"]),
+        parse_node_id(meaning["source_node_id"]),
+        track_hash(meaning),
+        bytes.fromhex(meaning["subscribe_data"]),
+    )
+
+
+def announce_info(meaning: Meaning) -> AnnounceInfo:
+    return AnnounceInfo(
+        parse_node_id(meaning["source_node_id"]),
+        tuple(map(number, meaning["namespace_hashes"].split())),
+        number(meaning["name_hash"]),
+    )
+
+
+def track_hash(meaning: Meaning) -> TrackHash:
+    return TrackHash(
+        number(meaning["namespace_hash"]),
+        number(meaning["name_hash"]),
+        number(meaning["full_name_hash"]),
+    )
+
+
+def message(meaning: Meaning) -> peering.Message:
+    match meaning["message"]:
+        case "CONNECT":
+            return peering.Connect(
+                PeerMode[meaning["peer_mode"].upper()],
+                DataDirection[meaning["data_direction"].upper()],
+                node_info(meaning),
+            )
+        case "CONNECT_RESPONSE":
+            info = node_info(meaning) if "id" in meaning else None
+            return peering.ConnectResponse(number(meaning["response_code"]), info)
+        case "NODE_INFO_ADV":
+            return peering.NodeInfoAdv(node_info(meaning))
+        case "NODE_INFO_WD":
+            return peering.NodeInfoWd(node_info(meaning))
+        case "SUBSCRIBE_INFO_ADV":
+            return peering.SubscribeInfoAdv(subscribe_info(meaning))
+        case "SUBSCRIBE_INFO_WD":
+            return peering.SubscribeInfoWd(subscribe_info(meaning))
+        case "ANNOUNCE_INFO_ADV":
+            return peering.AnnounceInfoAdv(announce_info(meaning))
+        case "ANNOUNCE_INFO_WD":
+            return peering.AnnounceInfoWd(announce_info(meaning))
+        case "SUBSCRIBE_NODE_SET_ADV":
+            nodes = node_ids(meaning["nodes"])
+            return peering.SubscribeNodeSetAdv(SnsId(number(meaning["sns_id"])), nodes)
+        case "SUBSCRIBE_NODE_SET_WD":
+            return peering.SubscribeNodeSetWd(SnsId(number(meaning["sns_id"])))
+    raise AssertionError(f"no such message: {meaning['message']}")
+
+
+def object_header(meaning: Meaning) -> ObjectHeader:
+    lengths = (number(meaning["data_length"]), number(meaning["header_length"]))
+    if meaning["object"] == "EXISTING_STREAM":
+        return ExistingStreamHeader(*lengths)
+    sns_id, full_name_hash = SnsId(number(meaning["sns_id"])), number(meaning["full_name_hash"])
+    if meaning["object"] == "DATAGRAM":
+        return DatagramHeader(sns_id, full_name_hash, *lengths)
+    priority, ttl_us = number(meaning["priority"]), number(meaning["ttl_us"])
+    return NewStreamHeader(sns_id, full_name_hash, priority, ttl_us, *lengths)
+
+
+def encode_header(header: ObjectHeader) -> bytes:
+    match header:
+        case DatagramHeader(sns_id, full_name_hash, data_length):
+            return encode_datagram_header(sns_id, full_name_hash, data_length)
+        case NewStreamHeader(sns_id, full_name_hash, priority, ttl_us, data_length):
+            return encode_new_stream_header(sns_id, full_name_hash, priority, ttl_us, data_length)
+        case ExistingStreamHeader(data_length):
+            return encode_existing_stream_header(data_length)
+
+
+@with_key("message")
+def test_a_control_message_is_read(case: Case) -> None:
+    assert decode(case.data) == (message(case.meaning), len(case.data))
+
+
+@with_key("message")
+def test_a_control_message_is_written(case: Case) -> None:
+    canonical = case.meaning.get("encode") != "no"
+    assert (encode(message(case.meaning)) == case.data) is canonical
+
+
+@with_key("object")
+def test_a_data_object_is_read(case: Case) -> None:
+    header = decode_object_header(case.data)
+    assert header == object_header(case.meaning)
+    assert case.data[header.header_length :] == bytes.fromhex(case.meaning["data"])
+
+
+@with_key("object")
+def test_a_data_object_is_written(case: Case) -> None:
+    canonical = case.meaning.get("encode") != "no"
+    data = encode_header(object_header(case.meaning)) + bytes.fromhex(case.meaning["data"])
+    assert (data == case.data) is canonical
+
+
+def arrive(case: Case) -> list[object]:
+    """What the case's reader makes of its bytes; nothing while it waits for more."""
+    match case.meaning["reader"]:
+        case "control":
+            decoder = ControlDecoder()
+            decoder.feed(case.data)
+            return list(decoder)
+        case "stream":
+            return list(DataStreamDecoder().feed(case.data))
+        case "datagram":
+            return [decode_datagram(case.data)]
+    raise AssertionError(f"no such reader: {case.meaning['reader']}")
+
+
+@with_key("error")
+def test_what_is_wrong_is_refused_with_its_code(case: Case) -> None:
+    with pytest.raises(RemoteProtocolError) as caught:
+        arrive(case)
+    assert caught.value.code == number(case.meaning["error"])
+
+
+@with_key("incomplete")
+def test_what_is_unfinished_waits(case: Case) -> None:
+    assert arrive(case) == []
+
+
+@with_key("namespace")
+def test_a_track_is_hashed(case: Case) -> None:
+    parts = tuple(bytes.fromhex(part) for part in case.meaning["namespace"].split())
+    hashes = hash_track(TrackName(parts, bytes.fromhex(case.meaning["name"])))
+    assert hashes == track_hash(case.meaning)
+    assert track_alias(hashes.full_name_hash) == number(case.meaning["track_alias"])
+    tuple_hashes = tuple(map(number, case.meaning["tuple_hashes"].split()))
+    assert tuple(map(hash_bytes, parts)) == tuple_hashes
+
+
+def test_every_message_and_object_has_vectors() -> None:
+    messages = {case.meaning.get("message") for case in CASES} - {None}
+    assert messages == {message_type.name for message_type in peering.MessageType}
+    objects = {case.meaning.get("object") for case in CASES} - {None}
+    assert objects == {"DATAGRAM", "NEW_STREAM", "EXISTING_STREAM"}
