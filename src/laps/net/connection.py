@@ -1,0 +1,123 @@
+"""A QUIC connection as its user sees it; `quic.py` has the endpoint it lives on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from laps.errors import ConnectionClosed
+    from laps.net.engine import BytesLike, Engine, Stats
+    from laps.net.handshake import Address
+
+
+class Connection:
+    """One QUIC connection on an endpoint."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        remote: Address,
+        now: float,
+        serve_soon: Callable[[Connection], None],
+    ) -> None:
+        self.opened_at = now
+        self.last_heard = now
+        self.remote = remote
+        self.tick: Callable[[float], None] | None = None
+        "Called about once a second, for who has something that expires."
+        self.engine = engine
+        "The endpoint pumps it; others use the methods below, which see to it that it is pumped."
+        self.cids: set[bytes] = set()
+        "The ids the endpoint routes to it, cut to their first eight bytes."
+        self._serve_soon = serve_soon
+        self._over: asyncio.Future[ConnectionClosed] = asyncio.get_running_loop().create_future()
+
+    @property
+    def alpn(self) -> str:
+        """The protocol both sides agreed on."""
+        return self.engine.alpn
+
+    @property
+    def established(self) -> bool:
+        """Whether the handshake is over and the connection not."""
+        return self.engine.established
+
+    @property
+    def close_state(self) -> ConnectionClosed | None:
+        """Why it ended, once it has."""
+        return self.engine.close_state
+
+    def peer_certificate(self) -> bytes | None:
+        """The certificate the peer showed, as DER."""
+        return self.engine.peer_certificate()
+
+    def stats(self) -> Stats:
+        """What the transport knows about the path."""
+        return self.engine.stats()
+
+    def open_stream(self, *, unidirectional: bool) -> int:
+        """A new stream's id. StreamLimitReached is followed by `writable` when there is one."""
+        return self.engine.open_stream(unidirectional=unidirectional)
+
+    def write(self, stream_id: int, data: BytesLike, *, fin: bool = False) -> bool:
+        """Queue bytes on a stream; False if it is over. SendBufferFull precedes `writable`."""
+        accepted = self.engine.write(stream_id, data, fin=fin)
+        self._serve_soon(self)
+        return accepted
+
+    def reset_stream(self, stream_id: int, code: int) -> None:
+        """Give up sending on a stream; nothing happens if it is over already."""
+        self.engine.reset_stream(stream_id, code)
+        self._serve_soon(self)
+
+    def stop_stream(self, stream_id: int, code: int) -> None:
+        """Ask the peer to stop sending on a stream; nothing happens if it has ended."""
+        self.engine.stop_stream(stream_id, code)
+        self._serve_soon(self)
+
+    @property
+    def datagram_limit_bytes(self) -> int:
+        """The largest payload `send_datagram` takes on this path; 0 if the peer takes none."""
+        return self.engine.datagram_limit_bytes
+
+    def send_datagram(self, data: bytes) -> bool:
+        """Queue a DATAGRAM frame; False if the congestion window has no room for it now."""
+        if accepted := self.engine.send_datagram(data):
+            self._serve_soon(self)
+        return accepted
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Stream bytes handed to QUIC and not yet sent."""
+        return self.engine.buffered_bytes
+
+    def wake_below(self, buffered_bytes: int) -> None:
+        """Call the receiver's `writable`, once, when no more than this waits to be sent."""
+        self.engine.wake_below(buffered_bytes)
+
+    def pause_reading(self) -> None:
+        """Leave what arrives unread: the peer's windows close and it has to wait."""
+        self.engine.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read on, beginning with what was left unread."""
+        if self.engine.reading_paused:
+            self.engine.resume_reading()
+            self._serve_soon(self)
+
+    def close(self, code: int, reason: str) -> None:
+        """End the connection with an application's code, telling the peer why."""
+        self.engine.close(code, reason)
+        self._serve_soon(self)
+
+    async def wait_closed(self) -> ConnectionClosed:
+        """Wait for the end, and learn why."""
+        return await asyncio.shield(self._over)
+
+    def ended(self) -> None:
+        """The endpoint found the engine closed."""
+        if not self._over.done() and self.engine.close_state is not None:
+            self._over.set_result(self.engine.close_state)

@@ -1,0 +1,173 @@
+"""The handshake of a QUIC connection: qh3's Python face, mended. `engine.py` says why it is so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from qh3 import tls
+from qh3._hazmat import Buffer, QuicConnectionCore
+from qh3.quic.connection import QuicConnection
+from qh3.quic.crypto import derive_key_iv_hp
+from qh3.quic.packet import (
+    QuicProtocolVersion,
+    pull_quic_transport_parameters,
+    push_quic_transport_parameters,
+)
+from qh3.quic.tls_bridge import QuicTlsBridge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qh3.quic.configuration import QuicConfiguration
+
+    from laps.config import QuicConfig
+
+Address = tuple[str, int] | tuple[str, int, int, int]
+
+# RFC 9001 section 5.2: the salt of the Initial keys of QUIC version 1.
+_INITIAL_SALT: Final = bytes.fromhex("38762cf7f55934b34d179ae6a4c80cadccbb7f0a")
+
+
+class Bridge(QuicTlsBridge):
+    """The TLS half, saying our stream limits instead of qh3's."""
+
+    def __init__(self, *args: Any, limits: QuicConfig, **kwargs: Any) -> None:
+        self._limits = limits
+        super().__init__(*args, **kwargs)
+
+    def serialize_transport_parameters(self) -> bytes:
+        """What qh3 would say, with our limits in place of its own."""
+        parameters = pull_quic_transport_parameters(
+            Buffer(data=super().serialize_transport_parameters())
+        )
+        parameters.initial_max_streams_bidi = self._limits.max_streams_bidi
+        parameters.initial_max_streams_uni = self._limits.max_streams_uni
+        buffer = Buffer(capacity=3 * self.configuration.max_datagram_size)
+        push_quic_transport_parameters(buffer, parameters)
+        return buffer.data
+
+
+class Face(QuicConnection):
+    """qh3's Python face, kept for the handshake: it makes the core, runs TLS and installs keys."""
+
+    def __init__(
+        self,
+        configuration: QuicConfiguration,
+        limits: QuicConfig,
+        drain: Callable[[], None],
+        original_destination_cid: bytes | None,
+        retry_source_cid: bytes | None,
+        nameless_client: bool,
+    ) -> None:
+        super().__init__(
+            configuration=configuration,
+            original_destination_connection_id=original_destination_cid,
+            retry_source_connection_id=retry_source_cid,
+        )
+        self._limits = limits
+        self._drain = drain
+        self._tls: Bridge
+        self._nameless_client = nameless_client
+
+    def _create_core(self, remote_addr: Address, initial_dcid: bytes, now: float) -> None:
+        configuration, limits = self._configuration, self._limits
+        destination_cid = initial_dcid
+        if self._nameless_client:
+            # The core adopts a peer's id only if it has one, and would go on addressing the
+            # client by the id the client chose for us. Built without any, it addresses nobody,
+            # which is right; but then it must know the chosen id as its own, or it drops what
+            # the client sends, and needs the Initial keys that follow from it.
+            self.host_cid = initial_dcid
+            destination_cid = b""
+        assert self._version is not None  # noqa: S101 - set before any core is made
+        self._core = QuicConnectionCore(
+            is_client=self._is_client,
+            version=self._version,
+            local_addr=("0.0.0.0", 0),  # noqa: S104 - a placeholder, nothing is bound to it
+            remote_addr=remote_addr,
+            source_cid=self.host_cid,
+            destination_cid=destination_cid,
+            peer_address_validated=self._is_client or self._retry_source_connection_id is not None,
+            active_connection_id_limit=2 if self._is_client else 8,
+            max_datagram_size=configuration.max_datagram_size,
+            probe_datagram_size=configuration.probe_datagram_size,
+            idle_timeout=configuration.idle_timeout,
+            ack_delay_exponent=3,
+            max_datagram_frame_size=configuration.max_datagram_frame_size or None,
+            peer_max_datagram_frame_size=None,
+            connection_receive_window=configuration.max_data,
+            connection_send_limit=0,
+            stream_receive_window=configuration.max_stream_data,
+            stream_send_limit_bidi_local=0,
+            stream_send_limit_bidi_remote=0,
+            stream_send_limit_uni=0,
+            max_stream_reassembly=configuration.max_stream_data,
+            local_max_streams_bidi=limits.max_streams_bidi,
+            local_max_streams_uni=limits.max_streams_uni,
+            peer_max_streams_bidi=0,
+            peer_max_streams_uni=0,
+            initial_rtt=configuration.initial_rtt,
+            max_ack_delay=0.025,
+            initial_time=now,
+        )
+        if self._nameless_client:
+            self._install_initial_keys(initial_dcid)
+        self._applied_transport_parameters = None
+        self._pre_handshake_state_replayed = False
+
+    def _install_initial_keys(self, initial_dcid: bytes) -> None:
+        suite = tls.CipherSuite.AES_128_GCM_SHA256
+        secret = tls.hkdf_extract(256, _INITIAL_SALT, initial_dcid)
+        for direction, label in (("receive", b"client in"), ("send", b"server in")):
+            key, iv, hp = derive_key_iv_hp(
+                cipher_suite=suite,
+                secret=tls.hkdf_expand_label(256, secret, label, b"", 32),
+                version=QuicProtocolVersion.VERSION_1,
+            )
+            self._require_core().install_packet_key(
+                direction, 0, ("aes-128-gcm", "aes-128-ecb"), key, iv, hp, 0
+            )
+
+    def _create_tls(self, remote_source_cid: bytes | None) -> QuicTlsBridge:
+        self._tls = Bridge(
+            self._configuration,
+            limits=self._limits,
+            version=self._version,
+            local_initial_source_connection_id=self.host_cid,
+            remote_initial_source_connection_id=(
+                b"" if self._nameless_client else remote_source_cid
+            ),
+            original_destination_connection_id=self._original_destination_connection_id,
+            retry_source_connection_id=self._retry_source_connection_id,
+            version_change_handler=self._set_version,
+        )
+        return self._tls
+
+    def _drain_core(self) -> None:
+        self._drain()
+
+    def receive_crypto(self, epoch: int, offset: int, data: bytes) -> None:
+        """Hand handshake bytes to TLS, and what TLS answers to the core."""
+        version = self._require_core().version
+        self._tls.receive_crypto(tls.Epoch(epoch), data, offset, version=version)
+        self._drain_tls()
+
+    def confirm(self) -> None:
+        """The server has confirmed the handshake."""
+        self._handshake_confirmed = True
+        self._require_core().handshake_confirmed()
+
+    @property
+    def core(self) -> QuicConnectionCore | None:
+        """The core of now: Retry makes a new one."""
+        return self._core
+
+    @property
+    def complete(self) -> bool:
+        """Whether the handshake is over."""
+        return self._handshake_complete
+
+    @property
+    def peer_datagram_bytes(self) -> int:
+        """The largest DATAGRAM frame the peer takes; 0 is none at all."""
+        return self._remote_max_datagram_frame_size or 0

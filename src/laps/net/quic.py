@@ -1,0 +1,541 @@
+"""A QUIC endpoint: one UDP socket and the connections on it, dialled by others and by us.
+
+`Endpoint.listen` binds the socket. Whoever completes a handshake is handed to `accept`, which names
+the receiver of what the connection brings; `Endpoint.connect` does the same for a dialled one.
+The clock is `time.monotonic`, since uvloop's own counts whole milliseconds and round trips do not.
+Everything runs in callbacks of one event loop: the loop reads a batch of datagrams, hands each
+connection its share whole, and then lets every connection that has something to say send it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from qh3._hazmat import pull_quic_header
+from qh3.quic.configuration import QuicConfiguration
+from qh3.quic.packet import (
+    QuicPacketType,
+    QuicProtocolVersion,
+    encode_quic_retry,
+    encode_quic_version_negotiation,
+)
+
+from laps.errors import ConfigError, HandshakeFailed
+from laps.net import udp
+from laps.net.connection import Connection
+from laps.net.engine import (
+    CONNECTION_ID_BYTES,
+    NO_APPLICATION_PROTOCOL,
+    Engine,
+    Receiver,
+)
+from laps.net.retry import RetryTokens
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laps.config import QuicConfig
+    from laps.errors import ConnectionClosed
+    from laps.net.handshake import Address
+    from laps.net.tls import Identity, Trust
+
+log = logging.getLogger(__name__)
+
+# One datagram of this size at least begins a connection (RFC 9000 section 14.1), so that an
+# answer is never much larger than the question.
+MIN_INITIAL_BYTES: Final = 1200
+
+# How much is read before connections are served: a GRO batch is up to 2 MiB already.
+READS_PER_TURN: Final = 4
+
+# How many packets a connection sends before the next one has its turn; two full GSO batches.
+PACKETS_PER_TURN: Final = 128
+
+# How often connections that refill their send buffer are served before the socket is read again.
+ROUNDS_PER_TURN: Final = 4
+
+# Keep-alives, dead handshakes and expired data are looked for this often.
+TICK_S: Final = 1.0
+
+# How long `Endpoint.close` waits for the peers to have heard of it.
+GOODBYE_S: Final = 0.5
+
+_V1: Final = int(QuicProtocolVersion.VERSION_1)
+
+
+@dataclass(slots=True)
+class Counters:
+    """What an endpoint saw, for the operator."""
+
+    accepted: int = 0
+    dialled: int = 0
+    handshakes_failed: int = 0
+    retries_sent: int = 0
+    retries_refused: int = 0
+    version_negotiations_sent: int = 0
+    malformed_datagrams: int = 0
+    unroutable_datagrams: int = 0
+    refused_for_half_open: int = 0
+    refused_for_connections: int = 0
+
+
+Accept = Callable[[Connection], Receiver]
+"Names the receiver of a connection whose handshake is over."
+
+
+class Endpoint:
+    """One UDP socket and the QUIC connections on it."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        config: QuicConfig,
+        alpn: Sequence[str],
+        identity: Identity | None,
+        accept: Accept | None,
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.counters = Counters()
+        self._config = config
+        self._alpn = list(alpn)
+        self._accept = accept
+        self._identity: QuicConfiguration | None = None
+        if identity is not None:
+            self.show(identity)
+        self._retry = RetryTokens()
+        self._routes: dict[bytes, Connection] = {}
+        self._connections: dict[Connection, None] = {}
+        self._half_open: dict[Connection, None] = {}
+        self._timers: dict[Connection, tuple[float, asyncio.TimerHandle]] = {}
+        self._dirty: dict[Connection, None] = {}
+        self._serving: asyncio.Handle | None = None
+        self._closing = self._closed = False
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._udp = udp.UdpSocket(sock, self.loop, self._readable, self._serve)
+        self._ticker = self.loop.call_later(TICK_S, self._tick)
+
+    @classmethod
+    def listen(
+        cls,
+        host: str,
+        port: int,
+        config: QuicConfig,
+        alpn: Sequence[str],
+        identity: Identity,
+        accept: Accept,
+    ) -> Endpoint:
+        """An endpoint that takes connections; ALPNs in the order of our preference."""
+        sock = udp.bind(host, port, config.socket_buffer_bytes)
+        return cls(sock, config, alpn, identity, accept)
+
+    @classmethod
+    def dialler(cls, host: str, config: QuicConfig) -> Endpoint:
+        """An endpoint that only dials, from any free port of `host`."""
+        return cls(udp.bind(host, 0, config.socket_buffer_bytes), config, (), None, None)
+
+    @property
+    def address(self) -> Address:
+        """Where it is bound."""
+        return self._udp.address
+
+    @property
+    def connections(self) -> tuple[Connection, ...]:
+        """Those established and not closed."""
+        return tuple(c for c in self._connections if c.established)
+
+    @property
+    def half_open(self) -> int:
+        """Handshakes under way that others began."""
+        return len(self._half_open)
+
+    def show(self, identity: Identity) -> None:
+        """Show this certificate to whoever dials from now on."""
+        configuration = self._configuration(is_client=False, alpn=self._alpn)
+        configuration.load_cert_chain(identity.certificate, identity.key)
+        self._identity = configuration
+
+    async def connect(
+        self,
+        host: str,
+        port: int,
+        alpn: Sequence[str],
+        trust: Trust,
+        accept: Accept,
+    ) -> Connection:
+        """Dial, and wait for the handshake; HandshakeFailed says what to look at."""
+        addr = await self._resolve(host, port)
+        configuration = self._configuration(is_client=True, alpn=alpn)
+        configuration.server_name = host
+        trust.apply(configuration)
+        completed: asyncio.Future[Connection] = self.loop.create_future()
+
+        def accept_dialled(connection: Connection) -> Receiver:
+            receiver = accept(connection)
+            completed.set_result(connection)
+            return receiver
+
+        now = monotonic()
+        engine = Engine(configuration, self._config, lambda _: accept_dialled(connection))
+        connection = Connection(engine, addr, now, self.serve_soon)
+        engine.connect(addr, now)
+        self.counters.dialled += 1
+        self._adopt(connection, engine.cid)
+        self.serve_soon(connection)
+        over = asyncio.ensure_future(connection.wait_closed())
+        try:
+            await asyncio.wait(
+                (completed, over),
+                timeout=self._config.handshake_timeout_s,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if completed.done():
+                return completed.result()
+            raise HandshakeFailed(self._explain(host, port, connection.close_state))
+        finally:
+            over.cancel()
+            if not completed.done():
+                engine.close(0, "dialling was given up", application=False)
+                self._forget(connection)
+
+    def _explain(self, host: str, port: int, close: ConnectionClosed | None) -> str:
+        where = f"{host}:{port}"
+        if close is None:
+            return (
+                f"no answer from {where} within {self._config.handshake_timeout_s:g} s: "
+                "is a relay listening there, and does a firewall let UDP through?"
+            )
+        if close.code == NO_APPLICATION_PROTOCOL and not close.application:
+            return f"{where} does not speak the protocol asked for: is it the right port?"
+        return f"no connection to {where}: {close}"
+
+    async def close(self, code: int, reason: str) -> None:
+        """Close every connection, let the peers hear of it, and free the port."""
+        if self._closing:
+            return
+        self._closing = True
+        self._identity = None  # who redials at once finds nobody
+        for connection in list(self._connections):
+            connection.close(code, reason)
+        self._serve()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GOODBYE_S):
+                await self._empty.wait()
+        self._closed = True
+        for connection in list(self._connections):
+            self._forget(connection)
+        self._ticker.cancel()
+        if self._serving is not None:
+            self._serving.cancel()
+        self._udp.close()
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def _readable(self) -> None:
+        now = monotonic()
+        routes, recv = self._routes, self._udp.recv
+        # Each connection's datagrams of this turn, in order, as long as they come from one place.
+        batches: dict[Connection, tuple[list[bytes], Address]] = {}
+        for _ in range(READS_PER_TURN):
+            try:
+                received = recv()
+            except OSError:
+                break  # a port that answered "unreachable" to something we sent
+            if not received:
+                break
+            for data, addr in received:
+                if not data:
+                    continue
+                if data[0] & 0x80:
+                    self._receive_long(data, addr, now)
+                    continue
+                connection = routes.get(data[1 : 1 + CONNECTION_ID_BYTES])
+                if connection is None:
+                    self.counters.unroutable_datagrams += 1
+                    continue
+                batch = batches.get(connection)
+                if batch is None:
+                    batches[connection] = ([data], addr)
+                elif batch[1] == addr:
+                    batch[0].append(data)
+                else:
+                    self._receive(connection, *batch, now)
+                    batches[connection] = ([data], addr)
+        for connection, batch in batches.items():
+            self._receive(connection, *batch, now)
+        self._serve()
+
+    def _receive(
+        self, connection: Connection, datagrams: list[bytes], addr: Address, now: float
+    ) -> None:
+        connection.last_heard = now
+        connection.engine.receive(datagrams, addr, now)
+        self._dirty[connection] = None
+
+    def _receive_long(self, data: bytes, addr: Address, now: float) -> None:
+        """A packet of a handshake, which names both ids and the version."""
+        try:
+            header = pull_quic_header(data, 0, CONNECTION_ID_BYTES)
+        except ValueError:
+            self.counters.malformed_datagrams += 1
+            return
+        version, kind, _, destination_cid, source_cid, token = header[:6]
+        connection = self._routes.get(destination_cid[:CONNECTION_ID_BYTES])
+        if connection is not None:
+            self._receive(connection, [data], addr, now)
+        elif self._identity is None or len(data) < MIN_INITIAL_BYTES or not version:
+            self.counters.unroutable_datagrams += 1
+        elif version != _V1:
+            self.counters.version_negotiations_sent += 1
+            answer = encode_quic_version_negotiation(destination_cid, source_cid, [_V1])
+            self._udp.send([answer], addr)
+        elif kind == QuicPacketType.INITIAL and len(destination_cid) >= CONNECTION_ID_BYTES:
+            self._receive_initial(data, addr, now, destination_cid, source_cid, token)
+        else:
+            self.counters.unroutable_datagrams += 1
+
+    def _receive_initial(
+        self,
+        data: bytes,
+        addr: Address,
+        now: float,
+        destination_cid: bytes,
+        source_cid: bytes,
+        token: bytes,
+    ) -> None:
+        """The first packet of a connection: accept it, ask for a proof of address, or drop it."""
+        counters, config = self.counters, self._config
+        original_cid, retry_cid = destination_cid, None
+        if self._wants_retry():
+            if not token:
+                self._send_retry(addr, now, destination_cid, source_cid)
+                return
+            ids = self._retry.check(addr, token, now)
+            if ids is None or ids[1] != destination_cid:
+                counters.retries_refused += 1
+                return
+            original_cid, retry_cid = ids
+        elif token and (ids := self._retry.check(addr, token, now)) is not None:
+            # The flood that asked for the proof is over; the answer counts all the same.
+            original_cid, retry_cid = ids
+        if len(self._half_open) >= config.half_open_limit:
+            counters.refused_for_half_open += 1
+            return
+        if len(self._connections) >= config.connection_limit:
+            counters.refused_for_connections += 1
+            return
+        self._begin(data, addr, now, (original_cid, destination_cid, source_cid), retry_cid)
+
+    def _begin(
+        self,
+        data: bytes,
+        addr: Address,
+        now: float,
+        cids: tuple[bytes, bytes, bytes],
+        retry_cid: bytes | None,
+    ) -> None:
+        original_cid, destination_cid, source_cid = cids
+        configuration, accept = self._identity, self._accept
+        if configuration is None or accept is None:
+            return
+
+        def completed(_: str) -> Receiver:
+            self._half_open.pop(connection, None)
+            self._unroute(destination_cid, unless=engine.cid)
+            self.counters.accepted += 1
+            return accept(connection)
+
+        engine = Engine(
+            configuration,
+            self._config,
+            completed,
+            original_destination_cid=original_cid,
+            retry_source_cid=retry_cid,
+            client_cid=source_cid,
+        )
+        engine.receive([data], addr, now)
+        if not engine.authenticated:
+            self.counters.malformed_datagrams += 1
+            return
+        connection = Connection(engine, addr, now, self.serve_soon)
+        self._half_open[connection] = None
+        self._adopt(connection, destination_cid, engine.cid)
+        self._dirty[connection] = None
+
+    def _wants_retry(self) -> bool:
+        match self._config.retry:
+            case "always":
+                return True
+            case "auto":
+                return len(self._half_open) >= self._config.half_open_before_retry
+        return False
+
+    def _send_retry(
+        self, addr: Address, now: float, destination_cid: bytes, source_cid: bytes
+    ) -> None:
+        self.counters.retries_sent += 1
+        retry_cid = os.urandom(CONNECTION_ID_BYTES)
+        packet = encode_quic_retry(
+            version=_V1,
+            source_cid=retry_cid,
+            destination_cid=source_cid,
+            original_destination_cid=destination_cid,
+            retry_token=self._retry.make(addr, destination_cid, retry_cid, now),
+        )
+        self._udp.send([packet], addr)
+
+    # -- sending ---------------------------------------------------------------------------------
+
+    def serve_soon(self, connection: Connection) -> None:
+        """Let a connection send what it has, once the caller is done."""
+        self._dirty[connection] = None
+        if self._serving is None and not self._closed:
+            self._serving = self.loop.call_soon(self._serve)
+
+    def _serve(self) -> None:
+        if self._serving is not None:
+            self._serving.cancel()
+            self._serving = None
+        now = monotonic()
+        for _ in range(ROUNDS_PER_TURN):
+            dirty = list(self._dirty)
+            self._dirty.clear()
+            for connection in dirty:
+                self._pump(connection, now)
+            if self._udp.blocked() or not self._dirty:
+                return
+        self._serving = self.loop.call_soon(self._serve)
+
+    def _pump(self, connection: Connection, now: float) -> None:
+        engine = connection.engine
+        if self._udp.blocked():
+            self._dirty[connection] = None
+            return
+        while (batch := engine.transmit(now, PACKETS_PER_TURN)) is not None:
+            self._udp.send(*batch)
+            if self._udp.blocked():
+                self._dirty[connection] = None
+                break
+        engine.settle()
+        if engine.issued_cids or engine.retired_cids:
+            self._adopt(connection, *engine.issued_cids)
+            for cid in engine.retired_cids:
+                self._unroute(cid)
+            engine.issued_cids.clear()
+            engine.retired_cids.clear()
+        if engine.close_state is not None:
+            self._half_open.pop(connection, None)
+            connection.ended()
+        if engine.terminated:
+            self._forget(connection)
+        else:
+            self._arm(connection, now)
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def _arm(self, connection: Connection, now: float) -> None:
+        """See to it that the engine's timer is served; a call that comes too early re-arms."""
+        deadline = connection.engine.timer()
+        armed = self._timers.get(connection)
+        if deadline is None or (armed is not None and armed[0] <= deadline):
+            return
+        if armed is not None:
+            armed[1].cancel()
+        handle = self.loop.call_later(max(0.0, deadline - now), self._timer_due, connection)
+        self._timers[connection] = (deadline, handle)
+
+    def _timer_due(self, connection: Connection) -> None:
+        del self._timers[connection]
+        now = monotonic()
+        deadline = connection.engine.timer()
+        # The loop counts in milliseconds and may call that much early.
+        if deadline is not None and deadline <= now + 0.001:
+            connection.engine.handle_timer(max(now, deadline))
+            self._dirty[connection] = None
+            self._serve()
+        else:
+            self._arm(connection, now)
+
+    def _tick(self) -> None:
+        now = monotonic()
+        config = self._config
+        self._ticker = self.loop.call_later(TICK_S, self._tick)
+        for connection in list(self._half_open):
+            if now - connection.opened_at > config.handshake_timeout_s:
+                connection.engine.close(0, "handshake timed out", application=False)
+                self._dirty[connection] = None
+        for connection in list(self._connections):
+            if not connection.established:
+                continue
+            if now - connection.last_heard >= config.keepalive_s:
+                connection.engine.ping()
+                self._dirty[connection] = None
+            if connection.tick is not None:
+                connection.tick(now)
+        self._serve()
+
+    # -- who is there ----------------------------------------------------------------------------
+
+    def _adopt(self, connection: Connection, *cids: bytes) -> None:
+        self._connections[connection] = None
+        self._empty.clear()
+        for cid in cids:
+            self._routes[cid[:CONNECTION_ID_BYTES]] = connection
+            connection.cids.add(cid[:CONNECTION_ID_BYTES])
+
+    def _unroute(self, cid: bytes, unless: bytes = b"") -> None:
+        key = cid[:CONNECTION_ID_BYTES]
+        if key != unless[:CONNECTION_ID_BYTES] and (connection := self._routes.pop(key, None)):
+            connection.cids.discard(key)
+
+    def _forget(self, connection: Connection) -> None:
+        for cid in connection.cids:
+            self._routes.pop(cid, None)
+        self._connections.pop(connection, None)
+        self._dirty.pop(connection, None)
+        self._half_open.pop(connection, None)
+        if not connection.alpn:
+            self.counters.handshakes_failed += 1
+        if (timer := self._timers.pop(connection, None)) is not None:
+            timer[1].cancel()
+        connection.ended()
+        if not self._connections:
+            self._empty.set()
+
+    # -- configuration ---------------------------------------------------------------------------
+
+    def _configuration(self, *, is_client: bool, alpn: Sequence[str]) -> QuicConfiguration:
+        config = self._config
+        return QuicConfiguration(
+            alpn_protocols=list(alpn),
+            connection_id_length=CONNECTION_ID_BYTES,
+            idle_timeout=config.idle_timeout_s,
+            is_client=is_client,
+            max_data=config.connection_window_bytes,
+            max_stream_data=config.stream_window_bytes,
+            max_datagram_size=config.udp_payload_bytes,
+            max_datagram_frame_size=config.datagram_frame_bytes,
+        )
+
+    async def _resolve(self, host: str, port: int) -> Address:
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            pass
+        else:
+            return (host, port, 0, 0) if ":" in host else (host, port)
+        family = socket.AF_INET6 if len(self.address) > 2 else socket.AF_INET
+        try:
+            infos = await self.loop.getaddrinfo(host, port, family=family, type=socket.SOCK_DGRAM)
+        except socket.gaierror as error:
+            raise ConfigError(f'host "{host}" is not known: {error.strerror}') from error
+        return infos[0][4]  # type: ignore[return-value]

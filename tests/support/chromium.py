@@ -1,0 +1,73 @@
+"""Debian's Chromium without a screen, on a page of ours."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",  # a container's root has no user namespaces to build one from
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+)
+
+
+@contextmanager
+def page_server(page: str) -> Iterator[str]:
+    """Serve one page on loopback, which a browser takes for a secure place; its address."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.end_headers()
+            self.wfile.write(page.encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def chromium(url: str, profile: Path) -> Iterator[None]:
+    """Open a page; the browser and all its processes are gone at the end."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        pytest.skip("no chromium here: `apt install chromium`, or run `make test` as root")
+    process = subprocess.Popen(
+        [program, *FLAGS, f"--user-data-dir={profile}", "--remote-debugging-port=0", url],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
