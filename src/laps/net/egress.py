@@ -1,0 +1,362 @@
+"""What is written to one connection: ordered by priority, dropped when too old, bounded in bytes.
+
+QUIC sends what it has been given round robin and never gives it back. So it is given little at a
+time, and what waits here instead can still be overtaken by something more urgent, expire, or be
+dropped. A queue here is
+
+    rank -> streams of that rank, each with its chunks in order
+
+where a rank is anything that sorts: the smallest goes first, streams of equal rank take turns.
+Bytes of a stream cannot be left out, so a stream that loses a chunk is reset. Datagrams go ahead
+of streams, as the congestion window allows, and are lost one by one.
+
+A write finds one of three cases: nothing waits and QUIC has room, and it goes straight through;
+or it queues; or the bound is reached, and the oldest stream of the largest rank is dropped for it.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from dataclasses import dataclass
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+from laps.errors import ConnectionClosed, SendBufferFull, StreamLimitReached
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from laps.config import EgressConfig
+    from laps.net.engine import BytesLike
+
+Rank = Any
+"Whatever sorts against the other ranks of the same egress: a number, or a tuple of them."
+
+# Streams of equal rank take turns after this much: a GSO batch's worth.
+TURN_BYTES: Final = 64 * 1024
+
+T = TypeVar("T")
+
+
+class Pipe(Protocol):
+    """What an egress asks of a connection."""
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Stream bytes handed over and not yet sent."""
+
+    def open_stream(self, *, unidirectional: bool) -> int:
+        """A new stream, or StreamLimitReached and later `Egress.writable`."""
+
+    def write(self, stream_id: int, data: BytesLike, *, fin: bool = False) -> bool:
+        """Hand bytes over; False if the stream is over."""
+
+    def reset_stream(self, stream_id: int, code: int) -> None:
+        """Give up a stream."""
+
+    def send_datagram(self, data: bytes) -> bool:
+        """Hand a datagram over; False, and later `Egress.writable`, if there is no room now."""
+
+    def wake_below(self, buffered_bytes: int) -> None:
+        """Call `Egress.writable` when no more than this waits."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """What became of the writes, for the operator."""
+
+    streams: int = 0
+    stream_bytes: int = 0
+    datagrams: int = 0
+    expired_streams: int = 0
+    expired_bytes: int = 0
+    overflowed_streams: int = 0
+    overflowed_bytes: int = 0
+    expired_datagrams: int = 0
+    overflowed_datagrams: int = 0
+
+
+class EgressStream:
+    """One outgoing stream; it opens on the connection when its first bytes have their turn."""
+
+    __slots__ = (
+        "_egress",
+        "chunks",
+        "essential",
+        "fin",
+        "over",
+        "queued_bytes",
+        "rank",
+        "stream_id",
+        "ttl_s",
+    )
+
+    def __init__(self, egress: Egress, rank: Rank, ttl_s: float, stream_id: int | None) -> None:
+        self.rank = rank
+        self.ttl_s = ttl_s
+        self.stream_id = stream_id
+        self.essential = stream_id is not None
+        "Never dropped to make room: a connection whose control stream is full has to end."
+        self.over = False
+        "Finished, reset, dropped or stopped by the peer: nothing more can be written."
+        self.queued_bytes = 0
+        self.chunks: deque[tuple[float, bytes]] = deque()
+        "What waits, each with the time it expires at."
+        self.fin = False
+        self._egress = egress
+
+    def write(self, data: BytesLike) -> bool:
+        """Send bytes after those before; False if the stream is over."""
+        return not self.over and self._egress.write(self, data, fin=False)
+
+    def finish(self, data: BytesLike = b"") -> bool:
+        """Send the last bytes; False if the stream is over."""
+        return not self.over and self._egress.write(self, data, fin=True)
+
+    def reset(self, code: int) -> None:
+        """Give the stream up, with what still waits."""
+        self._egress.reset(self, code)
+
+
+class _Ranked(Generic[T]):
+    """Items by rank, those of one rank in the order they came."""
+
+    def __init__(self) -> None:
+        self.ranks: list[Rank] = []
+        self.lanes: dict[Rank, deque[T]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.ranks)
+
+    def __iter__(self) -> Iterator[T]:
+        """From the least urgent to the most, the oldest of each rank first."""
+        for rank in reversed(self.ranks):
+            yield from self.lanes[rank]
+
+    def lane(self, rank: Rank) -> deque[T]:
+        """The items of a rank, to add to."""
+        lane = self.lanes.get(rank)
+        if lane is None:
+            lane = self.lanes[rank] = deque()
+            insort(self.ranks, rank)
+        return lane
+
+    def tidy(self, rank: Rank) -> None:
+        """After taking from a lane: it goes when it is empty."""
+        if not self.lanes[rank]:
+            del self.lanes[rank]
+            self.ranks.remove(rank)
+
+
+class Egress:
+    """The writes to one connection; `expired_code` and `full_code` tell why a stream was reset."""
+
+    def __init__(
+        self,
+        pipe: Pipe,
+        config: EgressConfig,
+        *,
+        expired_code: int,
+        full_code: int,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self.counters = Counters()
+        self.queued_bytes = 0
+        self.queued_datagram_bytes = 0
+        self._pipe = pipe
+        self._config = config
+        self._expired_code = expired_code
+        self._full_code = full_code
+        self._clock = clock
+        self._waiting: _Ranked[EgressStream] = _Ranked()
+        self._datagrams: _Ranked[tuple[float, bytes]] = _Ranked()
+        self._open: dict[int, EgressStream] = {}
+
+    # -- what a session calls --------------------------------------------------------------------
+
+    def open(self, rank: Rank, ttl_us: int = 0) -> EgressStream:
+        """A new unidirectional stream; bytes that waited for longer than the TTL are not sent."""
+        return EgressStream(self, rank, ttl_us / 1e6 if ttl_us else inf, None)
+
+    def adopt(self, stream_id: int, rank: Rank) -> EgressStream:
+        """A stream that is open already, such as the control stream: SendBufferFull ends it."""
+        stream = EgressStream(self, rank, inf, stream_id)
+        self._open[stream_id] = stream
+        return stream
+
+    def write(self, stream: EgressStream, data: BytesLike, *, fin: bool) -> bool:
+        """As `EgressStream.write` and `finish`."""
+        if not self._waiting and self._hand_over(stream, data, fin=fin):
+            return fin or not stream.over
+        size = memoryview(data).nbytes
+        if not self._make_room(stream, size):
+            return False
+        if not stream.chunks:
+            self._waiting.lane(stream.rank).append(stream)
+        # Whoever wrote may use its buffer again; what waits must not change.
+        chunk = data if isinstance(data, bytes) else bytes(data)
+        stream.chunks.append((self._clock() + stream.ttl_s, chunk))
+        stream.queued_bytes += size
+        stream.fin = stream.over = fin
+        self.queued_bytes += size
+        self._pump()
+        return True
+
+    def reset(self, stream: EgressStream, code: int) -> None:
+        """As `EgressStream.reset`."""
+        self._discard(stream)
+        if stream.stream_id is not None:
+            self._pipe.reset_stream(stream.stream_id, code)
+
+    def send_datagram(self, data: bytes, rank: Rank = 0, ttl_us: int = 0) -> None:
+        """Send a datagram when the congestion window allows, if it is not too old by then."""
+        if not self._datagrams and self._pipe.send_datagram(data):
+            self.counters.datagrams += 1
+            return
+        self._datagrams.lane(rank).append((self._clock() + (ttl_us / 1e6 or inf), data))
+        self.queued_datagram_bytes += len(data)
+        while self.queued_datagram_bytes > self._config.datagram_queue_bytes:
+            last = self._datagrams.ranks[-1]
+            self._pop_datagram(last)
+            self.counters.overflowed_datagrams += 1
+
+    def stopped(self, stream_id: int) -> None:
+        """The peer asked us to stop sending on a stream."""
+        if (stream := self._open.get(stream_id)) is not None:
+            self._discard(stream)
+
+    # -- what a connection calls -----------------------------------------------------------------
+
+    def writable(self) -> None:
+        """QUIC has room again."""
+        self._pump_datagrams()
+        self._pump()
+
+    def tick(self, now: float) -> None:
+        """Drop what has expired, also where nothing moves."""
+        for stream in [s for s in self._waiting if s.chunks[0][0] <= now]:
+            self._drop_expired(stream)
+        for rank in list(self._datagrams.ranks):
+            lane = self._datagrams.lanes[rank]
+            kept = deque(item for item in lane if item[0] > now)
+            self.counters.expired_datagrams += len(lane) - len(kept)
+            self.queued_datagram_bytes -= sum(len(i[1]) for i in lane) - sum(
+                len(i[1]) for i in kept
+            )
+            self._datagrams.lanes[rank] = kept
+            self._datagrams.tidy(rank)
+
+    # -- how it works ----------------------------------------------------------------------------
+
+    def _hand_over(self, stream: EgressStream, data: BytesLike, *, fin: bool) -> bool:
+        """Give bytes to QUIC; False if it has no room for them now."""
+        pipe = self._pipe
+        if pipe.buffered_bytes >= self._config.quic_queue_bytes:
+            return False
+        try:
+            if stream.stream_id is None:
+                stream.stream_id = pipe.open_stream(unidirectional=True)
+                self._open[stream.stream_id] = stream
+                self.counters.streams += 1
+            alive = pipe.write(stream.stream_id, data, fin=fin)
+        except (StreamLimitReached, SendBufferFull):
+            return False
+        except ConnectionClosed:
+            alive = False
+        if alive:
+            self.counters.stream_bytes += len(data)
+        if fin or not alive:
+            self._discard(stream)
+        return True
+
+    def _pump(self) -> None:
+        """Give QUIC what is most urgent until it has enough."""
+        waiting, now = self._waiting, self._clock()
+        unopened: list[EgressStream] = []
+        while waiting and self._pipe.buffered_bytes < self._config.quic_queue_bytes:
+            lane = waiting.lanes[waiting.ranks[0]]
+            stream = lane[0]
+            if stream.chunks[0][0] <= now:
+                self._drop_expired(stream)
+            elif not self._take_turn(stream):
+                # No stream left to open: those that are open already go on.
+                unopened.append(lane.popleft())
+                waiting.tidy(stream.rank)
+            elif stream.chunks:
+                lane.rotate(-1)
+        for stream in reversed(unopened):
+            waiting.lane(stream.rank).appendleft(stream)
+        if waiting:
+            self._pipe.wake_below(self._config.quic_queue_bytes // 2)
+
+    def _take_turn(self, stream: EgressStream) -> bool:
+        """Hand over up to a turn's bytes of a stream; False if it could not even begin."""
+        left = TURN_BYTES
+        while left > 0 and stream.chunks:
+            data = stream.chunks[0][1]
+            last = stream.fin and len(stream.chunks) == 1
+            if not self._hand_over(stream, data, fin=last):
+                return left < TURN_BYTES
+            left -= len(data) or 1
+            if stream.chunks:  # it has not ended with these bytes
+                stream.chunks.popleft()
+                stream.queued_bytes -= len(data)
+                self.queued_bytes -= len(data)
+                if not stream.chunks:
+                    self._waiting.lanes[stream.rank].remove(stream)
+                    self._waiting.tidy(stream.rank)
+        return True
+
+    def _pump_datagrams(self) -> None:
+        now = self._clock()
+        while self._datagrams:
+            rank = self._datagrams.ranks[0]
+            deadline, data = self._datagrams.lanes[rank][0]
+            if deadline <= now:
+                self.counters.expired_datagrams += 1
+            elif self._pipe.send_datagram(data):
+                self.counters.datagrams += 1
+            else:
+                return
+            self._pop_datagram(rank)
+
+    def _pop_datagram(self, rank: Rank) -> None:
+        _, data = self._datagrams.lanes[rank].popleft()
+        self._datagrams.tidy(rank)
+        self.queued_datagram_bytes -= len(data)
+
+    def _make_room(self, writer: EgressStream, size: int) -> bool:
+        """Keep the bound by dropping the least urgent; False if that is the writer itself."""
+        bound = self._config.queue_bytes
+        if self.queued_bytes + size <= bound:
+            return True
+        self.tick(self._clock())
+        while self.queued_bytes + size > bound and not writer.over:
+            victim = next((s for s in self._waiting if not s.essential), writer)
+            if victim.rank < writer.rank:
+                victim = writer
+            if victim.essential:
+                raise SendBufferFull(f"{self.queued_bytes} bytes wait and none can be dropped")
+            self.counters.overflowed_streams += 1
+            self.counters.overflowed_bytes += victim.queued_bytes + (victim is writer) * size
+            self.reset(victim, self._full_code)
+        return not writer.over
+
+    def _drop_expired(self, stream: EgressStream) -> None:
+        self.counters.expired_streams += 1
+        self.counters.expired_bytes += stream.queued_bytes
+        self.reset(stream, self._expired_code)
+
+    def _discard(self, stream: EgressStream) -> None:
+        """Forget a stream, whatever of it still waits."""
+        stream.over = True
+        if stream.stream_id is not None:
+            self._open.pop(stream.stream_id, None)
+        if stream.chunks:
+            self._waiting.lanes[stream.rank].remove(stream)
+            self._waiting.tidy(stream.rank)
+            self.queued_bytes -= stream.queued_bytes
+            stream.queued_bytes = 0
+            stream.chunks.clear()

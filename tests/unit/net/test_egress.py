@@ -1,0 +1,399 @@
+"""The egress over a pipe that takes as much as it is told to."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from laps.config import EgressConfig
+from laps.errors import ConnectionClosed, SendBufferFull, StreamLimitReached
+from laps.net.egress import TURN_BYTES, Egress
+
+if TYPE_CHECKING:
+    from laps.net.engine import BytesLike
+
+EXPIRED, FULL = 71, 72
+
+
+class FakePipe:
+    """A connection that sends nothing until `sends` is called."""
+
+    def __init__(self) -> None:
+        self.buffered_bytes = 0
+        self.streams_left = 1000
+        self.datagram_room = 0
+        self.written: list[tuple[int, bytes]] = []
+        self.finished: list[int] = []
+        self.resets: list[tuple[int, int]] = []
+        self.datagrams: list[bytes] = []
+        self.stopped: set[int] = set()
+        self.closed = False
+        self.wake_at = -1
+        self._next = 0
+
+    def open_stream(self, *, unidirectional: bool) -> int:
+        assert unidirectional
+        if self.closed:
+            raise ConnectionClosed(1, "over", by_peer=True, application=True)
+        if not self.streams_left:
+            raise StreamLimitReached("none left")
+        self.streams_left -= 1
+        self._next += 1
+        return self._next
+
+    def write(self, stream_id: int, data: BytesLike, *, fin: bool = False) -> bool:
+        if self.closed:
+            raise ConnectionClosed(1, "over", by_peer=True, application=True)
+        if stream_id in self.stopped:
+            return False
+        self.written.append((stream_id, bytes(data)))
+        self.buffered_bytes += len(data)
+        if fin:
+            self.finished.append(stream_id)
+        return True
+
+    def reset_stream(self, stream_id: int, code: int) -> None:
+        self.resets.append((stream_id, code))
+
+    def send_datagram(self, data: bytes) -> bool:
+        if not self.datagram_room:
+            return False
+        self.datagram_room -= 1
+        self.datagrams.append(data)
+        return True
+
+    def wake_below(self, buffered_bytes: int) -> None:
+        self.wake_at = max(self.wake_at, buffered_bytes)
+
+    def text(self) -> str:
+        return "".join(data.decode() for _, data in self.written)
+
+
+class Clock:
+    now = 50.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Bench:
+    """An egress with its pipe and its clock."""
+
+    def __init__(self, queue_bytes: int = 1000, quic_queue_bytes: int = 100) -> None:
+        self.pipe = FakePipe()
+        self.clock = Clock()
+        config = EgressConfig(
+            queue_bytes=queue_bytes, quic_queue_bytes=quic_queue_bytes, datagram_queue_bytes=50
+        )
+        self.egress = Egress(
+            self.pipe, config, expired_code=EXPIRED, full_code=FULL, clock=self.clock
+        )
+
+    def stall(self) -> None:
+        """QUIC is full."""
+        self.pipe.buffered_bytes = 10_000
+
+    def drain(self) -> None:
+        """QUIC sends all it has, again and again, and asks for more."""
+        while self.egress.queued_bytes:
+            before = len(self.pipe.written)
+            self.pipe.buffered_bytes = 0
+            self.egress.writable()
+            if len(self.pipe.written) == before:
+                return
+
+
+def test_with_room_a_write_goes_straight_through() -> None:
+    bench = Bench()
+    stream = bench.egress.open(rank=5)
+    assert stream.stream_id is None
+    assert stream.write(b"now")
+    assert bench.pipe.written == [(1, b"now")]
+    assert bench.egress.queued_bytes == 0
+    assert stream.finish(b"!")
+    assert bench.pipe.finished == [1]
+    assert stream.over
+    assert not stream.write(b"too late")
+    assert bench.egress.counters.streams == 1
+    assert bench.egress.counters.stream_bytes == 4
+
+
+def test_what_waits_goes_by_rank_then_by_turns() -> None:
+    bench = Bench(quic_queue_bytes=1)
+    bench.stall()
+    low, high, other = (bench.egress.open(rank) for rank in (9, 1, 9))
+    for letter in "abc":
+        assert low.write(letter.encode())
+        assert other.write(letter.upper().encode())
+        assert high.write(letter.upper().encode().hex().encode())
+    assert bench.pipe.written == []
+    assert bench.pipe.wake_at == 0
+    bench.drain()
+    assert bench.pipe.text() == "414243" + "aAbBcC"
+
+
+def test_a_turn_of_large_chunks_ends_after_its_share() -> None:
+    bench = Bench(queue_bytes=1 << 20, quic_queue_bytes=1 << 30)
+    bench.stall()
+    bench.pipe.buffered_bytes = 1 << 30
+    one, two = bench.egress.open(1), bench.egress.open(1)
+    for _ in range(4):
+        one.write(b"1" * (TURN_BYTES // 2))
+        two.write(b"2" * (TURN_BYTES // 2))
+    bench.pipe.buffered_bytes = 0
+    bench.egress.writable()
+    assert [data[:1] for _, data in bench.pipe.written] == [*(b"1", b"1", b"2", b"2") * 2]
+
+
+def test_an_urgent_write_overtakes_what_waits() -> None:
+    bench = Bench()
+    bench.stall()
+    slow = bench.egress.open(100)
+    slow.write(b"slow" * 40)
+    bench.pipe.buffered_bytes = 99  # room for one more chunk, whoever comes first
+    urgent = bench.egress.open(0)
+    urgent.write(b"urgent")
+    assert bench.pipe.written[0][1] == b"urgent"
+
+
+def test_expired_data_is_never_sent_and_its_stream_is_reset() -> None:
+    bench = Bench()
+    opened = bench.egress.open(1, ttl_us=100_000)
+    opened.write(b"in time")
+    bench.stall()
+    unopened, lasting = bench.egress.open(2, ttl_us=100_000), bench.egress.open(3)
+    opened.write(b"late")
+    unopened.write(b"late as well")
+    lasting.write(b"whenever")
+    bench.clock.now += 0.11
+    bench.drain()
+    assert bench.pipe.text() == "in timewhenever"
+    assert bench.pipe.resets == [(1, EXPIRED)]
+    assert all(stream.over for stream in (opened, unopened))
+    assert not opened.write(b"more")
+    counters = bench.egress.counters
+    assert (counters.expired_streams, counters.expired_bytes) == (2, 16)
+    assert bench.egress.queued_bytes == 0
+
+
+def test_a_tick_drops_what_expired_on_a_stalled_connection() -> None:
+    bench = Bench()
+    bench.stall()
+    stream = bench.egress.open(1, ttl_us=1000)
+    stream.write(b"x" * 10)
+    bench.egress.tick(bench.clock.now)
+    assert bench.egress.queued_bytes == 10
+    bench.egress.tick(bench.clock.now + 0.002)
+    assert stream.over
+    assert bench.egress.queued_bytes == 0
+    assert bench.egress.counters.expired_streams == 1
+
+
+def test_the_bound_drops_the_oldest_of_the_least_urgent() -> None:
+    bench = Bench(queue_bytes=100)
+    first = bench.egress.open(9)
+    first.write(b"-")
+    bench.stall()
+    first.write(b"f" * 40)
+    second, urgent = bench.egress.open(9), bench.egress.open(1)
+    second.write(b"s" * 40)
+    assert urgent.write(b"u" * 40)
+    assert first.over
+    assert bench.pipe.resets == [(1, FULL)]
+    assert not second.over
+    assert bench.egress.queued_bytes == 80
+    counters = bench.egress.counters
+    assert (counters.overflowed_streams, counters.overflowed_bytes) == (1, 40)
+
+
+def test_the_least_urgent_writer_makes_room_by_giving_way() -> None:
+    bench = Bench(queue_bytes=100)
+    bench.stall()
+    urgent, lazy = bench.egress.open(1), bench.egress.open(9)
+    urgent.write(b"u" * 90)
+    assert not lazy.write(b"l" * 20)
+    assert lazy.over
+    assert not urgent.over
+    assert bench.egress.counters.overflowed_bytes == 20
+
+
+def test_a_chunk_larger_than_the_bound_is_dropped_with_its_stream() -> None:
+    bench = Bench(queue_bytes=100)
+    bench.stall()
+    stream = bench.egress.open(1)
+    assert not stream.write(b"x" * 101)
+    assert stream.over
+    assert bench.egress.queued_bytes == 0
+
+
+def test_the_control_stream_is_never_dropped_but_it_is_bounded() -> None:
+    bench = Bench(queue_bytes=100)
+    bench.stall()
+    control = bench.egress.adopt(0, rank=-1)
+    control.write(b"c" * 60)
+    media = bench.egress.open(9)
+    media.write(b"m" * 30)
+    assert control.write(b"c" * 30)
+    assert media.over
+    with pytest.raises(SendBufferFull, match="none can be dropped"):
+        control.write(b"c" * 30)
+    assert not control.over
+
+
+def test_streams_that_cannot_open_yet_let_the_others_pass() -> None:
+    bench = Bench(quic_queue_bytes=1000)
+    going = bench.egress.open(5)
+    going.write(b"a")
+    bench.pipe.streams_left = 0
+    blocked = bench.egress.open(1)
+    blocked.write(b"B")
+    going.write(b"b")
+    assert bench.pipe.text() == "ab"
+    assert bench.egress.queued_bytes == 1
+    bench.pipe.streams_left = 1
+    bench.egress.writable()
+    assert bench.pipe.text() == "abB"
+
+
+def test_a_stream_the_peer_stopped_is_over() -> None:
+    bench = Bench()
+    stream, other = bench.egress.open(1), bench.egress.open(1)
+    stream.write(b"1")
+    other.write(b"2")
+    bench.stall()
+    stream.write(b"queued")
+    assert stream.stream_id is not None
+    bench.egress.stopped(stream.stream_id)
+    assert stream.over
+    assert bench.egress.queued_bytes == 0
+    bench.pipe.stopped.add(2)  # the pipe knows before it tells
+    bench.pipe.buffered_bytes = 0
+    assert not other.write(b"3")
+    assert other.over
+
+
+def test_a_finished_stream_that_still_waits_can_be_reset() -> None:
+    bench = Bench()
+    stream = bench.egress.open(1)
+    stream.write(b"1")
+    bench.stall()
+    stream.finish(b"2")
+    stream.reset(7)
+    bench.drain()
+    assert bench.pipe.resets == [(1, 7)]
+    assert bench.pipe.text() == "1"
+    assert bench.pipe.finished == []
+
+
+def test_an_empty_finish_waits_behind_the_data() -> None:
+    bench = Bench()
+    bench.stall()
+    stream = bench.egress.open(1)
+    stream.write(b"data")
+    assert stream.finish()
+    assert bench.pipe.finished == []
+    bench.pipe.buffered_bytes = 0
+    bench.egress.writable()
+    assert bench.pipe.finished == [1]
+    assert bench.pipe.text() == "data"
+
+
+def test_a_closed_connection_ends_its_streams() -> None:
+    bench = Bench()
+    stream = bench.egress.open(1)
+    bench.pipe.closed = True
+    assert not stream.write(b"x")
+    assert stream.over
+
+
+def test_what_waits_is_not_changed_by_whoever_wrote_it() -> None:
+    bench = Bench()
+    bench.stall()
+    buffer = bytearray(b"before")
+    stream = bench.egress.open(1)
+    stream.write(memoryview(buffer))
+    buffer[:] = b"after!"
+    bench.drain()
+    assert bench.pipe.text() == "before"
+
+
+# -- datagrams -------------------------------------------------------------------------------------
+
+
+def test_datagrams_wait_for_room_by_rank() -> None:
+    bench = Bench()
+    bench.pipe.datagram_room = 1
+    for rank, data in ((5, b"at once"), (5, b"later"), (1, b"sooner")):
+        bench.egress.send_datagram(data, rank)
+    assert bench.pipe.datagrams == [b"at once"]
+    assert bench.egress.queued_datagram_bytes == 11
+    bench.pipe.datagram_room = 10
+    bench.egress.writable()
+    assert bench.pipe.datagrams == [b"at once", b"sooner", b"later"]
+    assert bench.egress.queued_datagram_bytes == 0
+    assert bench.egress.counters.datagrams == 3
+
+
+def test_datagrams_expire_and_overflow() -> None:
+    bench = Bench()
+    bench.egress.send_datagram(b"a" * 20, 1, ttl_us=1000)
+    bench.egress.send_datagram(b"b" * 20, 9)
+    bench.egress.send_datagram(b"c" * 20, 9)  # the queue holds 50
+    counters = bench.egress.counters
+    assert counters.overflowed_datagrams == 1
+    assert bench.egress.queued_datagram_bytes == 40
+    bench.egress.send_datagram(b"d" * 10, 1)
+    bench.clock.now += 1
+    bench.egress.tick(bench.clock.now)
+    assert counters.expired_datagrams == 1
+    bench.egress.send_datagram(b"e" * 10, 1, ttl_us=1000)
+    bench.clock.now += 1
+    bench.pipe.datagram_room = 10
+    bench.egress.writable()
+    assert [d[:1] for d in bench.pipe.datagrams] == [b"d", b"c"]
+    assert counters.expired_datagrams == 2
+    assert bench.egress.queued_datagram_bytes == 0
+
+
+# -- whatever happens ------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 2**32))
+def test_bytes_arrive_in_order_whole_or_reset_and_the_bound_holds(seed: int) -> None:
+    rng = random.Random(seed)
+    bench = Bench(queue_bytes=300, quic_queue_bytes=60)
+    streams = [bench.egress.open(rng.randrange(3), rng.choice((0, 50_000))) for _ in range(8)]
+    wrote: list[bytes] = [b""] * 8
+    for _ in range(rng.randrange(100)):
+        i = rng.randrange(8)
+        match rng.randrange(8):
+            case 0:
+                bench.pipe.buffered_bytes = rng.randrange(120)
+                bench.egress.writable()
+            case 1:
+                bench.clock.now += rng.random() * 0.1
+                bench.egress.tick(bench.clock.now)
+            case 2:
+                bench.pipe.streams_left = rng.randrange(4)
+            case 3 if rng.random() < 0.2:
+                streams[i].finish(b".")
+            case 4 if rng.random() < 0.1:
+                streams[i].reset(3)
+            case _:
+                data = bytes([65 + i]) * rng.randrange(1, 60)
+                if streams[i].write(data):
+                    wrote[i] += data
+        assert bench.egress.queued_bytes <= 300
+        assert bench.egress.queued_bytes == sum(s.queued_bytes for s in streams)
+    bench.pipe.streams_left = 100
+    bench.drain()
+    assert bench.egress.queued_bytes == 0
+    for i, stream in enumerate(streams):
+        got = b"".join(data for sid, data in bench.pipe.written if sid == stream.stream_id)
+        assert wrote[i].startswith(got.rstrip(b"."))
+        if not stream.over:
+            assert got == wrote[i]
