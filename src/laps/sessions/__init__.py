@@ -1,0 +1,1 @@
+"""One conversation: bytes in, events out; commands in, bytes out. No sockets and no clock."""

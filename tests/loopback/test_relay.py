@@ -1,0 +1,177 @@
+"""A relay on real sockets: introductions, and peers that send garbage."""
+
+from __future__ import annotations
+
+import random
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from laps.config import Config, PeeringConfig
+from laps.net import runner as runner_module
+from laps.net.runner import PEERING_ALPN, Runner, node_id_of_place, trust_of
+from laps.net.tls import Trust
+from laps.sessions.peer import State
+from laps.types import Address, DataDirection, NodeId, NodeInfo, NodeType, PeerMode, SnsId
+from laps.wire.control import decode, encode
+from laps.wire.objects import encode_datagram_header, encode_new_stream_header
+from laps.wire.peering import Connect, ConnectResponse, NodeInfoAdv, ResponseCode
+from support.engines import Recorder
+from support.loopback import dialling, limits, on_loop, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from laps.net.connection import Connection
+
+OTHER = NodeInfo(NodeId(77), NodeType.EDGE, "", 0.0, 0.0, ())
+CONNECT = encode(Connect(PeerMode.BOTH, DataDirection.BIDIRECTIONAL, OTHER))
+
+
+def config(port: int = 0, *peers: Address, **quic: float) -> Config:
+    peering = PeeringConfig(listen=Address("127.0.0.1", port), peers=peers)
+    return Config(peering=peering, quic=limits(**quic))
+
+
+@asynccontextmanager
+async def relaying(settings: Config) -> AsyncIterator[Runner]:
+    runner = Runner(settings)
+    try:
+        yield runner
+    finally:
+        await runner.close()
+
+
+@asynccontextmanager
+async def peering(runner: Runner) -> AsyncIterator[tuple[Connection, Recorder]]:
+    saw = Recorder()
+    async with dialling() as endpoint:
+        connection = await endpoint.connect(
+            "127.0.0.1", runner.peer_address.port, [PEERING_ALPN], Trust(anyone=True), lambda _: saw
+        )
+        yield connection, saw
+
+
+@on_loop
+async def test_a_peer_is_introduced() -> None:
+    async with relaying(config()) as relay, peering(relay) as (connection, saw):
+        control = connection.open_stream(unidirectional=False)
+        connection.write(control, CONNECT)
+        await until(lambda: control in saw.data)
+        decoded = decode(bytes(saw.data[control]))
+        assert decoded is not None
+        assert decoded[0] == ConnectResponse(ResponseCode.OK, relay.node_info)
+
+
+@on_loop
+async def test_relays_peer_and_come_back_after_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner_module, "REDIAL_FIRST_S", 0.01)
+
+    def peers(relay: Runner) -> set[NodeId]:
+        links = [link for c, link in relay.links.items() if c.established]
+        return {link.session.peer_info.id for link in links if link.session.peer_info is not None}
+
+    async with relaying(config()) as first, relaying(config(0, first.peer_address)) as second:
+        await until(lambda: bool(peers(second)) and bool(peers(first)))
+        assert peers(second) == {first.node_info.id}
+        assert peers(first) == {second.node_info.id}
+        port = first.peer_address.port
+        await first.close()
+        await until(lambda: not peers(second))
+        async with relaying(config(port)) as again:
+            await until(lambda: bool(peers(second)))
+            assert peers(again) == {second.node_info.id}
+
+
+GARBAGE = random.Random(9).randbytes(4000)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (encode(NodeInfoAdv(OTHER)), 32),
+        (b"\x01\x00\x63\x00\x00\x00\x00", 34),
+        (b"\x07" + GARBAGE, 35),
+        (CONNECT + b"\x01\x00\x03\x00\x00\x00\x00", 34),
+        (CONNECT + b"\x01\x00\x04\x7f\xff\xff\xff", 35),
+        (CONNECT + CONNECT, 34),
+        (CONNECT + encode(NodeInfoAdv(OTHER))[:7] + bytes(60), 35),
+    ],
+)
+@on_loop
+async def test_garbage_on_the_control_stream_closes_with_the_right_code(
+    words: bytes, code: int
+) -> None:
+    async with (
+        relaying(config()) as relay,
+        peering(relay) as (honest, saw),
+        peering(relay) as (hostile, _),
+    ):
+        hostile.write(hostile.open_stream(unidirectional=False), words)
+        close = await hostile.wait_closed()
+        assert (close.code, close.application, close.by_peer) == (code, True, True)
+        control = honest.open_stream(unidirectional=False)
+        honest.write(control, CONNECT)
+        await until(lambda: control in saw.data)
+
+
+@on_loop
+async def test_garbage_on_a_data_stream_ends_that_stream_alone() -> None:
+    async with relaying(config()) as relay, peering(relay) as (connection, saw):
+        control = connection.open_stream(unidirectional=False)
+        connection.write(control, CONNECT)
+        await until(lambda: control in saw.data)
+        for start, code in ((b"\x04\x01\x01x", 36), (GARBAGE, 36)):
+            stream = connection.open_stream(unidirectional=True)
+            connection.write(stream, start)
+            await until(lambda stream=stream, code=code: (stream, code) in saw.stops)  # type: ignore[misc]
+        good = connection.open_stream(unidirectional=True)
+        connection.write(good, encode_new_stream_header(SnsId(1), 2, 3, 0, 4) + b"data", fin=True)
+        (link,) = relay.links.values()
+        await until(lambda: link.session.counters.refused_streams == 2)
+        assert connection.established
+        assert link.session._data.get(good) is None
+
+
+@on_loop
+async def test_data_and_datagrams_ahead_of_connect_close_with_32() -> None:
+    async with relaying(config()) as relay:
+        async with peering(relay) as (connection, _):
+            connection.write(connection.open_stream(unidirectional=True), b"x")
+            assert (await connection.wait_closed()).code == 32
+        async with peering(relay) as (connection, _):
+            connection.send_datagram(encode_datagram_header(SnsId(1), 2, 0))
+            assert (await connection.wait_closed()).code == 32
+
+
+@on_loop
+async def test_a_peer_that_says_nothing_is_not_kept() -> None:
+    settings = config(handshake_timeout_s=0.2)
+    async with relaying(settings) as relay, peering(relay) as (connection, _):
+        close = await connection.wait_closed()
+        assert (close.code, close.reason) == (32, "nothing was said in time")
+
+
+@on_loop
+async def test_an_endless_message_costs_bounded_memory() -> None:
+    async with relaying(config()) as relay, peering(relay) as (connection, _):
+        control = connection.open_stream(unidirectional=False)
+        connection.write(control, CONNECT + b"\x01\x00\x0a\x00\x10\x00\x00")  # a megabyte of nodes
+        (link,) = relay.links.values()
+        await until(lambda: link.session.state is State.ESTABLISHED)
+        connection.write(control, bytes((1 << 20) - 1))
+        await until(lambda: link.session._control.unfinished_bytes >= 1 << 20)
+        connection.write(control, bytes(1))  # the last one: an SNS id of 0
+        assert (await connection.wait_closed()).code == 35
+
+
+def test_whom_a_relay_trusts_and_what_it_is_called() -> None:
+    for host in ("127.0.0.1", "::1", "localhost", "127.9.9.9"):
+        assert trust_of(Address(host, 1)).anyone
+    for host in ("192.0.2.1", "relay.example", "2001:db8::1"):
+        assert not trust_of(Address(host, 1)).anyone
+    place = Address("127.0.0.1", 33434)
+    assert node_id_of_place("a", place) == node_id_of_place("a", place)
+    assert node_id_of_place("a", place) != node_id_of_place("b", place)
+    assert node_id_of_place("a", place) != node_id_of_place("a", Address("127.0.0.1", 33435))
