@@ -1,0 +1,1 @@
+"""Measurements: each beside its peers in one run, reported as ratios."""

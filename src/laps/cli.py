@@ -1,0 +1,254 @@
+"""The command line: arguments and words only; what they ask for is done elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+from laps.bench import quic as bench_quic
+from laps.config import Config, load_config, override
+from laps.errors import ConfigError, LapsError, ListenError
+from laps.net.runner import Runner
+from laps.types import format_node_id
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# What a person, or a script, got wrong; 1 is for what went wrong by itself.
+EXIT_USAGE = 2
+
+app = typer.Typer(
+    name="laps",
+    help="A network of relays that carries live tracks from publishers to subscribers.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+bench = typer.Typer(help="Measure this machine; every figure beside its peers in one run.")
+app.add_typer(bench, name="bench", no_args_is_help=True)
+
+out = Console()
+err = Console(stderr=True)
+
+
+def main() -> NoReturn:
+    """The program `laps`: errors are one line on standard error, and an exit status."""
+    try:
+        app()
+    except (ConfigError, ListenError) as error:
+        err.print(f"laps: {error}", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(EXIT_USAGE)
+    except LapsError as error:
+        err.print(f"laps: {error}", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(1)
+    sys.exit(0)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        out.print(f"laps {version('laps')}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print it and stop."),
+    ] = False,
+) -> None:
+    pass
+
+
+ConfigPath = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="TOML; flags go over it.")
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more on standard error.")]
+
+
+@app.command(
+    epilog="Example: laps relay --node-id 1:1 --peer-listen 127.0.0.1:33434",
+)
+def relay(
+    config: ConfigPath = None,
+    node_id: Annotated[
+        str | None,
+        typer.Option(metavar="HIGH:LOW", help="Like 1.2:1234; made from host and port if absent."),
+    ] = None,
+    peer_listen: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Where other relays dial in. Port 0: any free one."),
+    ] = None,
+    peer: Annotated[
+        list[str] | None, typer.Option(metavar="HOST:PORT", help="A relay to dial. Repeatable.")
+    ] = None,
+    tls_cert: Annotated[str | None, typer.Option(metavar="FILE", help="Certificate, PEM.")] = None,
+    tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="Its key, PEM.")] = None,
+    tls_self_signed: Annotated[
+        bool | None, typer.Option("--tls-self-signed", help="Make a certificate on the spot.")
+    ] = None,
+    latitude: Annotated[float | None, typer.Option(help="Where the relay stands.")] = None,
+    longitude: Annotated[float | None, typer.Option(help="Where the relay stands.")] = None,
+    verbose: Verbose = False,
+) -> None:
+    """Run one Edge relay until it is stopped (Ctrl-C or SIGTERM).
+
+    One line on standard output says when it listens, and where.
+    """
+    settings = _configured(
+        config,
+        {
+            "--node-id": {"node.id": node_id},
+            "--latitude": {"node.latitude": latitude},
+            "--longitude": {"node.longitude": longitude},
+            "--peer-listen": {"peering.listen": peer_listen},
+            "--peer": {"peering.peers": peer or None},
+            "--tls-cert, --tls-key, --tls-self-signed": {
+                "tls.certificate": tls_cert,
+                "tls.key": tls_key,
+                "tls.self_signed": tls_self_signed,
+            },
+        },
+    )
+    _log(verbose)
+    uvloop.run(_run_relay(settings, None, _say_ready))
+
+
+@app.command(epilog="Example: laps lab --seconds 10")
+def lab(
+    seconds: Annotated[
+        float | None, typer.Option(min=0, help="Stop by itself after this long.")
+    ] = None,
+    verbose: Verbose = False,
+) -> None:
+    """See it work on this machine, with nothing configured: for now, one Edge relay.
+
+    It makes its certificate on the spot and says where it listens.
+    """
+    _log(verbose)
+    settings = override(Config(), {"node.id": "1:1"}, "laps lab")
+    try:
+        uvloop.run(_run_relay(settings, seconds, _say_lab))
+    except ListenError as error:
+        err.print(f"laps: {error}; taking any free port", highlight=False, soft_wrap=True)
+        settings = override(settings, {"peering.listen": "127.0.0.1:0"}, "laps lab")
+        uvloop.run(_run_relay(settings, seconds, _say_lab))
+
+
+async def _run_relay(config: Config, seconds: float | None, say: Any) -> None:
+    runner = Runner(config)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        say(runner)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), seconds)
+    finally:
+        await runner.close()
+
+
+def _say_ready(runner: Runner) -> None:
+    _print_line(
+        f"ready node={format_node_id(runner.node_info.id)} peers={runner.peer_address} "
+        f"sha256={runner.identity.fingerprint}"
+    )
+
+
+def _say_lab(runner: Runner) -> None:
+    node = format_node_id(runner.node_info.id)
+    _print_line(f"An Edge relay, node {node}, listens for peers on {runner.peer_address} (QUIC).")
+    _print_line(f"Its certificate was made just now: sha256 {runner.identity.fingerprint}")
+    _print_line("In another terminal, a second relay that peers with it:")
+    _print_line(
+        f"    .venv/bin/laps relay -v --peer-listen 127.0.0.1:0 --peer {runner.peer_address}"
+    )
+    _print_line("Ctrl-C stops it.")
+
+
+def _print_line(line: str) -> None:
+    out.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _configured(path: Path | None, flags: dict[str, dict[str, Any]]) -> Config:
+    """The file's settings, with each flag that was given laid over them."""
+    config = Config() if path is None else load_config(path)
+    for flag, values in flags.items():
+        given = {key: value for key, value in values.items() if value is not None}
+        config = override(config, given, flag)
+    if config.node.type != "edge":
+        raise ConfigError(
+            f'node.type = "{config.node.type}": this version runs relays of type "edge" only'
+        )
+    return config
+
+
+def _log(verbose: bool) -> None:
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+
+
+# -- laps bench ------------------------------------------------------------------------------------
+
+
+@bench.command("quic", epilog="Example: laps bench quic --only 'one stream' --rounds 5")
+def bench_quic_command(
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long a measurement takes.")] = 2.0,
+    rounds: Annotated[int, typer.Option(min=1, help="The median of so many is reported.")] = 3,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="CASE", help="Only this case. Repeatable.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+) -> None:
+    """The QUIC endpoint on loopback, beside qh3 alone and aioquic.
+
+    Exit status 1 if a ratio is below what the project asks of itself.
+    """
+    known = [case.name for case in bench_quic.CASES]
+    if unknown := set(only or ()) - set(known):
+        raise ConfigError(f'--only "{unknown.pop()}": known are {", ".join(known)}')
+    with err.status("measuring") as status:
+        results = bench_quic.measure(seconds, rounds, only or [], status.update)
+    if as_json:
+        _print_line(json.dumps(bench_quic.as_mapping(results), indent=2))
+    else:
+        out.print(_quic_table(results))
+    if not all(result.holds() for result in results):
+        raise typer.Exit(1)
+
+
+def _quic_table(results: Sequence[bench_quic.Result]) -> Table:
+    names = list(results[0].reached)
+    table = Table(title="QUIC on loopback", title_justify="left")
+    table.add_column("case")
+    table.add_column("unit")
+    for name in names:
+        table.add_column(name, justify="right")
+    for name in names[1:]:
+        table.add_column(f"laps / {name}", justify="right")
+    for result in results:
+        ratios = []
+        for name in names[1:]:
+            ratio, least = result.ratio(name), result.case.wanted.get(name)
+            text = "-" if ratio is None else f"{ratio:.2f}"
+            ratios.append(text if least is None else f"{text} (at least {least:g})")
+        figures = [f"{figure:,.0f}" for figure in result.reached.values()]
+        table.add_row(result.case.name, result.case.unit, *figures, *ratios)
+    return table

@@ -1,0 +1,115 @@
+"""The program as a person runs it."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from laps.net.tls import self_signed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LAPS = str(Path(sys.executable).with_name("laps"))
+
+
+def laps(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([LAPS, *args], capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture
+def busy_port() -> Iterator[int]:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        yield sock.getsockname()[1]
+
+
+def test_help_shows_how_each_command_is_used() -> None:
+    assert laps("--version").stdout.startswith("laps ")
+    for command in (("relay",), ("lab",), ("bench", "quic")):
+        shown = laps(*command, "--help")
+        assert shown.returncode == 0
+        assert f"Example: laps {' '.join(command)}" in shown.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_relay_says_where_it_listens_and_stops_when_asked(number: signal.Signals) -> None:
+    with subprocess.Popen(
+        [LAPS, "relay", "--node-id", "1.2:3", "--peer-listen", "127.0.0.1:0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        line = process.stdout.readline()
+        assert re.fullmatch(r"ready node=1\.2:3 peers=127\.0\.0\.1:\d+ sha256=[0-9a-f]{64}\n", line)
+        process.send_signal(number)
+        assert process.wait(timeout=20) == 0
+        assert process.stderr.read() == ""
+
+
+def test_the_lab_ends_by_itself_with_a_summary_of_where_it_listened() -> None:
+    shown = laps("lab", "--seconds", "0.1")
+    assert shown.returncode == 0
+    assert re.search(r"node 1:1, listens for peers on 127\.0\.0\.1:\d+", shown.stdout)
+
+
+def test_bad_input_is_one_line_and_status_2(busy_port: int, tmp_path: Path) -> None:
+    config = tmp_path / "laps.toml"
+    config.write_text("[quic]\nidle_timeout = 3\n")
+    via = tmp_path / "via.toml"
+    via.write_text('[node]\ntype = "via"\n')
+    identity = self_signed(["a"])
+    certificate = tmp_path / "cert.pem"
+    certificate.write_bytes(identity.certificate)
+    pem = str(certificate)
+    for args, words in (
+        (("--node-id", "1.2"), 'node.id = "1.2": needs a colon: high:low, like 1.2:1234'),
+        (("--peer-listen", f"127.0.0.1:{busy_port}"), f"127.0.0.1:{busy_port} is in use"),
+        (("--peer-listen", "192.0.2.9:1"), "not an address of this machine"),
+        (("--peer-listen", "nowhere"), "nowhere"),
+        (
+            ("--tls-cert", "/no/such.pem", "--tls-key", "/no/such.key"),
+            "/no/such.pem cannot be read",
+        ),
+        (("--tls-cert", pem), "needs its private key"),
+        (
+            ("--tls-cert", str(certificate), "--tls-key", str(certificate)),
+            "is not PEM with a private",
+        ),
+        (("--config", "/no/such.toml"), "/no/such.toml: cannot be read"),
+        (("--config", str(tmp_path)), "cannot be read: Is a directory"),
+        (
+            ("--config", str(config)),
+            "quic.idle_timeout = 3: unknown key, did you mean idle_timeout_s",
+        ),
+        (("--config", str(via)), 'this version runs relays of type "edge" only'),
+        (("--latitude", "91"), "must be a number from -90 to 90"),
+    ):
+        shown = laps("relay", *args)
+        assert shown.returncode == 2, args
+        assert shown.stdout == ""
+        assert words in shown.stderr
+        assert len(shown.stderr.splitlines()) == 1
+    assert laps("relay", "--no-such-flag").returncode == 2
+    assert laps("bench", "quic", "--only", "nothing").returncode == 2
+
+
+def test_the_benchmark_speaks_json() -> None:
+    shown = laps(
+        "bench", "quic", "--only", "datagrams", "--rounds", "1", "--seconds", "0.1", "--json"
+    )
+    assert shown.returncode == 0, shown.stderr
+    (result,) = json.loads(shown.stdout)
+    assert result["case"] == "datagrams"
+    assert result["laps"] > 0
+    assert set(result["ratios"]) <= {"qh3", "aioquic"}
