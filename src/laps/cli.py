@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 import uvloop
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -235,20 +236,30 @@ def bench_quic_command(
 
 
 def _quic_table(results: Sequence[bench_quic.Result]) -> Table:
-    names = list(results[0].reached)
-    table = Table(title="QUIC on loopback", title_justify="left")
-    table.add_column("case")
-    table.add_column("unit")
-    for name in names:
-        table.add_column(name, justify="right")
-    for name in names[1:]:
-        table.add_column(f"laps / {name}", justify="right")
+    ours, *others = results[0].reached
+    table = Table(
+        title="QUIC on loopback, server and client on a core each",
+        caption="100 streams write 16 KiB each in turn; small writes are of 100 bytes, datagrams\n"
+        "of 1,000. In brackets: the least ratio the project asks of itself.",
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 0, 0, 1),
+    )
+    table.add_column("", no_wrap=True)
+    for name in (ours, *others):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in others:
+        table.add_column(f"{ours}/{name}", justify="right", no_wrap=True)
     for result in results:
-        ratios = []
-        for name in names[1:]:
-            ratio, least = result.ratio(name), result.case.wanted.get(name)
-            text = "-" if ratio is None else f"{ratio:.2f}"
-            ratios.append(text if least is None else f"{text} (at least {least:g})")
         figures = [f"{figure:,.0f}" for figure in result.reached.values()]
-        table.add_row(result.case.name, result.case.unit, *figures, *ratios)
+        ratios = [_ratio(result, name) for name in others]
+        table.add_row(f"{result.case.name}, {result.case.unit}", *figures, *ratios)
     return table
+
+
+def _ratio(result: bench_quic.Result, name: str) -> str:
+    ratio, least = result.ratio(name), result.case.wanted.get(name)
+    text = "-" if ratio is None else f"{ratio:.2f}"
+    return text if least is None else f"{text} ({least:g})"

@@ -69,8 +69,8 @@ async def test_relays_peer_and_come_back_after_a_restart(monkeypatch: pytest.Mon
     monkeypatch.setattr(runner_module, "REDIAL_FIRST_S", 0.01)
 
     def peers(relay: Runner) -> set[NodeId]:
-        links = [link for c, link in relay.links.items() if c.established]
-        return {link.session.peer_info.id for link in links if link.session.peer_info is not None}
+        infos = [link.session.peer_info for link in relay.links.values()]
+        return {info.id for info in infos if info is not None}
 
     async with relaying(config()) as first, relaying(config(0, first.peer_address)) as second:
         await until(lambda: bool(peers(second)) and bool(peers(first)))

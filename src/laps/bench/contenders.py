@@ -16,6 +16,7 @@ import ssl
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
+import uvloop
 from qh3._hazmat import pull_quic_header
 from qh3.asyncio._transport import create_optimized_datagram_transport
 from qh3.asyncio.protocol import QuicConnectionProtocol
@@ -51,6 +52,10 @@ class Contender(ABC):
         self.datagrams = 0
         self.handshakes = 0
         self.on_writable: Callable[[], None] = lambda: None
+
+    def event_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop it does best on."""
+        return uvloop.new_event_loop()
 
     @abstractmethod
     async def serve(self) -> int:

@@ -292,6 +292,8 @@ class Endpoint:
         connection = self._routes.get(destination_cid[:CONNECTION_ID_BYTES])
         if connection is not None:
             self._receive(connection, [data], addr, now)
+            # Each step of a handshake takes a millisecond: the peer need not wait for the others'.
+            self._pump(connection, now)
         elif self._identity is None or len(data) < MIN_INITIAL_BYTES or not version:
             self.counters.unroutable_datagrams += 1
         elif version != _V1:
@@ -369,7 +371,7 @@ class Endpoint:
         connection = Connection(engine, addr, now, self.serve_soon)
         self._half_open[connection] = None
         self._adopt(connection, destination_cid, engine.cid)
-        self._dirty[connection] = None
+        self._pump(connection, now)
 
     def _wants_retry(self) -> bool:
         match self._config.retry:

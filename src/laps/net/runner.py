@@ -41,7 +41,7 @@ from laps.types import (
 from laps.wire.peering import Connect
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from laps.config import Config
     from laps.errors import ConnectionClosed
@@ -72,7 +72,14 @@ RENEW_BEFORE: Final = timedelta(days=2)
 class PeerLink:
     """The connection to one peer, with its session and its egress."""
 
-    def __init__(self, connection: Connection, config: Config, self_info: NodeInfo) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        config: Config,
+        self_info: NodeInfo,
+        ended: Callable[[], None],
+    ) -> None:
+        self._ended = ended
         self.session = PeerSession(self_info)
         self._connection = connection
         self._egress = Egress(connection, config.egress, expired_code=DROPPED, full_code=DROPPED)
@@ -114,6 +121,7 @@ class PeerLink:
         """As `Receiver`."""
         self._introduce_by.cancel()
         log.info("peer %s: %s", self._name(), close)
+        self._ended()
 
     # -- what the session wants ------------------------------------------------------------------
 
@@ -200,8 +208,10 @@ class Runner:
     # -- peers -----------------------------------------------------------------------------------
 
     def _accept(self, connection: Connection) -> PeerLink:
-        self.links = {c: link for c, link in self.links.items() if c.established}
-        link = self.links[connection] = PeerLink(connection, self.config, self.node_info)
+        def ended() -> None:
+            self.links.pop(connection, None)
+
+        link = self.links[connection] = PeerLink(connection, self.config, self.node_info, ended)
         return link
 
     async def _keep(self, peer: Address) -> None:
