@@ -1,0 +1,107 @@
+"""The announce information base: what the clients and Stubs of this relay can publish.
+
+    (namespace hashes, name hash) -> origins      where a subscribe finds its publishers
+    origin -> (namespace hashes, name hash)       what goes when a client or Stub does
+
+An announce without a name stands for everything below its namespace, one with a name for that
+track alone. So the announces that match a track are those of each of its namespace's beginnings,
+and that of its whole name: one look-up for each, however many announces there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from laps.types import AnnounceInfo
+
+K = TypeVar("K", bound=Hashable)
+
+_Names = tuple[tuple[int, ...], int]
+
+
+@dataclass(frozen=True, slots=True)
+class AnnounceChange:
+    """An announce came, or went."""
+
+    info: AnnounceInfo
+    added: bool
+    """False: withdrawn."""
+
+
+@dataclass(slots=True)
+class AnnounceCounters:
+    """What origins said that changed nothing, for the operator."""
+
+    duplicates: int = 0
+    unknown_withdraws: int = 0
+
+
+class Announces(Generic[K]):
+    """Announces by their origin, whatever key the relay has for a client or a Stub."""
+
+    def __init__(self) -> None:
+        self.counters = AnnounceCounters()
+        self._origins: dict[_Names, dict[K, None]] = {}
+        self._infos: dict[K, dict[_Names, AnnounceInfo]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._infos.values()))
+
+    def __iter__(self) -> Iterator[tuple[K, AnnounceInfo]]:
+        """Every announce with its origin."""
+        for origin, infos in tuple(self._infos.items()):
+            for info in tuple(infos.values()):
+                yield origin, info
+
+    def add(self, origin: K, info: AnnounceInfo) -> AnnounceChange | None:
+        """An origin announces; None if it had announced the same."""
+        names = info.namespace_hashes, info.name_hash
+        infos = self._infos.setdefault(origin, {})
+        if names in infos:
+            self.counters.duplicates += 1
+            return None
+        infos[names] = info
+        self._origins.setdefault(names, {})[origin] = None
+        return AnnounceChange(info, added=True)
+
+    def withdraw(self, origin: K, info: AnnounceInfo) -> AnnounceChange | None:
+        """An origin takes an announce back; None if it had not announced it."""
+        names = info.namespace_hashes, info.name_hash
+        infos = self._infos.get(origin, {})
+        held = infos.pop(names, None)
+        if held is None:
+            self.counters.unknown_withdraws += 1
+            return None
+        if not infos:
+            del self._infos[origin]
+        self._unindex(origin, names)
+        return AnnounceChange(held, added=False)
+
+    def drop_origin(self, origin: K) -> list[AnnounceChange]:
+        """A client or a Stub is gone, and all that it announced."""
+        infos = self._infos.pop(origin, {})
+        for names in infos:
+            self._unindex(origin, names)
+        return [AnnounceChange(info, added=False) for info in infos.values()]
+
+    def match(self, namespace_hashes: tuple[int, ...], name_hash: int) -> list[K]:
+        """The origins that announced a track, each once, from the closest announce to the widest.
+
+        Part by part, in order, exact. An announce of fewer parts matches what begins with them,
+        one that has a name only that name in that very namespace.
+        """
+        found = dict(self._origins.get((namespace_hashes, name_hash), {}))
+        for length in range(len(namespace_hashes), -1, -1):
+            found |= self._origins.get((namespace_hashes[:length], 0), {})
+        return list(found)
+
+    def _unindex(self, origin: K, names: _Names) -> None:
+        origins = self._origins[names]
+        del origins[origin]
+        if not origins:
+            del self._origins[names]

@@ -1,0 +1,238 @@
+"""The node information base (NIB): which nodes there are, and every way that leads to each.
+
+A way is what one session said of one node. Each session says one thing of a node at a time: what
+it says next takes the place of what it said before, and goes with the session.
+
+    node id -> session -> path        what was said, one row for each node
+    node id -> choice                 the best of that row, kept as the row changes
+    session -> node ids               what has to be looked at when a session changes or closes
+
+The order of the paths is not decided here: a function that selects the best of some paths comes
+in from routing. A change to one row never looks at another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NewType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from laps.types import NodeId, NodeInfo
+
+SessionId = NewType("SessionId", int)
+"""A number for each peering session of this relay, never used again while it runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathCandidate:
+    """A way to a node: what one session said of it."""
+
+    session: SessionId
+    peer_id: NodeId
+    info: NodeInfo
+    """As received; its path ends with the peer, or is empty if the peer speaks of itself."""
+    srtt_us: int
+    """Round trips along the path and of the session itself."""
+    opened_at: float
+    carries_data: bool
+    """The session may send data, not control messages alone."""
+
+    @property
+    def hops(self) -> int:
+        """Nodes between us and that one."""
+        return len(self.info.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The best path to a node, and why."""
+
+    path: PathCandidate
+    reason: str
+    """In an operator's words."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChange:
+    """The best path to a node is another, or says something else; None where there is none."""
+
+    node_id: NodeId
+    old: Choice | None
+    new: Choice | None
+
+
+@dataclass(slots=True)
+class NodeCounters:
+    """What sessions said that changed nothing, for the operator."""
+
+    looped: int = 0
+    "Came back to us: of ourselves, or by a path that we are in."
+    duplicates: int = 0
+    "The same as the session had said before."
+    unknown_withdraws: int = 0
+    "Of something the session had not said, or had withdrawn already."
+
+
+@dataclass(slots=True)
+class _Session:
+    peer_id: NodeId
+    srtt_us: int
+    opened_at: float
+    carries_data: bool
+    node_ids: set[NodeId] = field(default_factory=set)
+    "The nodes this session leads to."
+
+
+class Nodes:
+    """The nodes known to one relay, and the best path to each."""
+
+    def __init__(
+        self, self_id: NodeId, select: Callable[[Collection[PathCandidate]], Choice | None]
+    ) -> None:
+        self.counters = NodeCounters()
+        self._self_id = self_id
+        self._select = select
+        self._sessions: dict[SessionId, _Session] = {}
+        self._paths: dict[NodeId, dict[SessionId, PathCandidate]] = {}
+        self._best: dict[NodeId, Choice] = {}
+
+    # -- sessions --------------------------------------------------------------------------------
+
+    def open_session(
+        self,
+        session: SessionId,
+        peer_id: NodeId,
+        srtt_us: int,
+        opened_at: float,
+        carries_data: bool,
+    ) -> None:
+        """A session is established; what it says is added from now on."""
+        self._sessions[session] = _Session(peer_id, srtt_us, opened_at, carries_data)
+
+    def close_session(self, session: SessionId) -> list[NodeChange]:
+        """Everything learned by a session goes with it; alternates take over at once."""
+        closed = self._sessions.pop(session, None)
+        if closed is None:
+            return []
+        changes = []
+        for node_id in sorted(closed.node_ids):
+            del self._paths[node_id][session]
+            if change := self._reselect(node_id):
+                changes.append(change)
+        return changes
+
+    def set_srtt(self, session: SessionId, srtt_us: int) -> list[NodeChange]:
+        """A session's round trip is another; the changes are the nodes now reached another way."""
+        opened = self._sessions[session]
+        if srtt_us == opened.srtt_us:
+            return []
+        opened.srtt_us = srtt_us
+        changes = []
+        for node_id in sorted(opened.node_ids):
+            paths = self._paths[node_id]
+            paths[session] = self._path(session, paths[session].info)
+            if change := self._reselect(node_id):
+                changes.append(change)
+        return changes
+
+    def via(self, session: SessionId) -> tuple[NodeId, ...]:
+        """The nodes that a session leads to, best or not."""
+        opened = self._sessions.get(session)
+        return () if opened is None else tuple(sorted(opened.node_ids))
+
+    # -- what sessions say -----------------------------------------------------------------------
+
+    def add(self, session: SessionId, info: NodeInfo) -> NodeChange | None:
+        """A session says something of a node; None if the best path stays as it is.
+
+        A path that we are in is no way to anywhere. The peer that goes through us has left the
+        way it told us of before, so that one is withdrawn with it.
+        """
+        if info.id == self._self_id:
+            self.counters.looped += 1
+            return None
+        if any(item.node_id == self._self_id for item in info.path):
+            self.counters.looped += 1
+            return self._remove(session, info.id)
+        path = self._path(session, info)
+        paths = self._paths.setdefault(info.id, {})
+        held = paths.get(session)
+        if held is not None and held.info == info:
+            self.counters.duplicates += 1
+            return None
+        paths[session] = path
+        self._sessions[session].node_ids.add(info.id)
+        return self._reselect(info.id)
+
+    def withdraw(self, session: SessionId, info: NodeInfo) -> NodeChange | None:
+        """A session takes back what it said of a node, also if it names another path by now."""
+        if session not in self._paths.get(info.id, ()):
+            self.counters.unknown_withdraws += 1
+            return None
+        return self._remove(session, info.id)
+
+    # -- what is known ---------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __iter__(self) -> Iterator[NodeId]:
+        """Every node some session leads to, admitted or not."""
+        return iter(tuple(self._paths))
+
+    def best(self, node_id: NodeId) -> Choice | None:
+        """The best path to a node, or None if it is unknown or no path to it is admitted."""
+        return self._best.get(node_id)
+
+    def data_choice(self, node_id: NodeId) -> Choice | None:
+        """The best path to a node if data can be sent that way."""
+        choice = self._best.get(node_id)
+        return choice if choice is not None and choice.path.carries_data else None
+
+    def info(self, node_id: NodeId) -> NodeInfo | None:
+        """What the best path says of a node."""
+        choice = self._best.get(node_id)
+        return choice.path.info if choice is not None else None
+
+    def candidates(self, node_id: NodeId) -> tuple[PathCandidate, ...]:
+        """Every path to a node, best first, those not admitted last."""
+        left = dict(self._paths.get(node_id, {}))
+        choice = self._best.get(node_id)
+        ranked = []
+        while choice is not None:
+            ranked.append(left.pop(choice.path.session))
+            choice = self._select(left.values()) if left else None
+        return (*ranked, *left.values())
+
+    # -- how it works ----------------------------------------------------------------------------
+
+    def _path(self, session: SessionId, info: NodeInfo) -> PathCandidate:
+        by = self._sessions[session]
+        srtt_us = info.sum_srtt_us + by.srtt_us
+        return PathCandidate(session, by.peer_id, info, srtt_us, by.opened_at, by.carries_data)
+
+    def _remove(self, session: SessionId, node_id: NodeId) -> NodeChange | None:
+        paths = self._paths.get(node_id)
+        if paths is None or paths.pop(session, None) is None:
+            return None
+        self._sessions[session].node_ids.discard(node_id)
+        return self._reselect(node_id)
+
+    def _reselect(self, node_id: NodeId) -> NodeChange | None:
+        """After any change to a row: choose again, and tell if the choice is another."""
+        paths = self._paths[node_id]
+        old = self._best.pop(node_id, None)
+        new = self._select(paths.values()) if paths else None
+        if new is not None:
+            self._best[node_id] = new
+        if not paths:
+            del self._paths[node_id]
+        return None if _same(old, new) else NodeChange(node_id, old, new)
+
+
+def _same(old: Choice | None, new: Choice | None) -> bool:
+    if old is None or new is None:
+        return old is new
+    return old.path.session == new.path.session and old.path.info == new.path.info

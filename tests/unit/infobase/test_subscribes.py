@@ -1,0 +1,298 @@
+"""The subscribe information base: the last word of each source about each track."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from laps.infobase import subscribes as module
+from laps.infobase.subscribes import (
+    RETENTION_S,
+    SEEN_RETENTION_S,
+    SeenSubscribes,
+    SubscribeChange,
+    Subscribes,
+)
+from laps.types import NodeId, SubscribeInfo, TrackHash, sequence_newer
+
+NEAR, FAR = NodeId(1 << 40), NodeId(2 << 40)
+
+
+def subscribe(
+    sequence: int, source: NodeId = NEAR, track: int = 7, data: bytes | memoryview = b"subscribe"
+) -> SubscribeInfo:
+    return SubscribeInfo(sequence, source, TrackHash(track + 1, track + 2, track), data)
+
+
+@pytest.fixture
+def base() -> Subscribes:
+    return Subscribes()
+
+
+# -- adding ----------------------------------------------------------------------------------------
+
+
+def test_a_subscribe_is_news_once(base: Subscribes) -> None:
+    info = subscribe(1)
+    assert base.add(info, 0.0) == SubscribeChange(info, added=True, first=True)
+    assert base.add(info, 0.0) is None
+    assert base.counters.duplicates == 1
+    assert list(base) == [info]
+    assert (base.get(NEAR, 7), base.sequence(NEAR, 7)) == (info, 1)
+
+
+def test_a_track_is_reached_by_all_its_sources(base: Subscribes) -> None:
+    third = NodeId(3)
+    changes = [base.add(subscribe(1, source), 0.0) for source in (NEAR, FAR, third)]
+    assert [change and change.first for change in changes] == [True, False, False]
+    base.add(subscribe(1, FAR, track=8), 0.0)
+    assert base.sources(7) == {NEAR, FAR, third}
+    assert base.sources(8) == {FAR}
+    assert base.sources(9) == frozenset()
+    assert set(base.tracks()) == {7, 8}
+    assert [info.track_hash.full_name_hash for info in base.of_source(FAR)] == [7, 8]
+    assert len(base) == 4
+
+
+def test_what_is_kept_is_a_copy(base: Subscribes) -> None:
+    message = bytearray(b"header and subscribe")
+    base.add(subscribe(1, data=memoryview(message)[11:]), 0.0)
+    message[:] = bytes(len(message))
+    held = base.get(NEAR, 7)
+    assert held is not None
+    assert held.subscribe_data == b"subscribe"
+
+
+def test_a_newer_form_takes_the_place_of_the_older(base: Subscribes) -> None:
+    base.add(subscribe(1), 0.0)
+    newer = subscribe(2, data=b"other")
+    assert base.add(newer, 0.0) == SubscribeChange(newer, added=True, first=False)
+    assert (list(base), len(base)) == ([newer], 1)
+
+
+@pytest.mark.parametrize(
+    ("held", "arrives", "taken"),
+    [
+        (65535, 0, True),
+        (65000, 100, True),
+        (0, 65535, False),
+        (0, 0x7FFF, True),
+        (0, 0x8000, False),
+    ],
+)
+def test_sequences_wrap(base: Subscribes, held: int, arrives: int, taken: bool) -> None:
+    base.add(subscribe(held), 0.0)
+    assert (base.add(subscribe(arrives), 0.0) is not None) == taken
+    assert base.sequence(NEAR, 7) == (arrives if taken else held)
+
+
+# -- withdrawing -----------------------------------------------------------------------------------
+
+
+def test_a_withdraw_tells_when_the_last_source_is_gone(base: Subscribes) -> None:
+    base.add(subscribe(1), 0.0)
+    base.add(subscribe(1, FAR), 0.0)
+    one, last = subscribe(2), subscribe(2, FAR)
+    assert base.withdraw(one, 0.0) == SubscribeChange(one, added=False, first=False)
+    assert base.sources(7) == {FAR}
+    assert base.withdraw(last, 0.0) == SubscribeChange(last, added=False, first=True)
+    assert (len(base), list(base), list(base.tracks())) == (0, [], [])
+
+
+def test_a_withdraw_that_is_not_newer_is_old_news(base: Subscribes) -> None:
+    base.add(subscribe(5), 0.0)
+    assert base.withdraw(subscribe(5), 0.0) is None
+    assert base.withdraw(subscribe(4), 0.0) is None
+    assert (len(base), base.counters.duplicates) == (1, 2)
+
+
+def test_an_advertisement_that_a_withdraw_overtook_is_not_taken(base: Subscribes) -> None:
+    info = subscribe(2)
+    assert base.withdraw(info, 0.0) == SubscribeChange(info, added=False, first=False)
+    assert base.withdraw(info, 0.0) is None
+    assert base.add(subscribe(1), 0.0) is None
+    assert len(base) == 0
+
+
+def test_a_subscribe_comes_back_with_a_newer_sequence(base: Subscribes) -> None:
+    base.add(subscribe(1), 0.0)
+    base.withdraw(subscribe(2), 0.0)
+    assert base.sequence(NEAR, 7) == 2
+    again = subscribe(3)
+    assert base.add(again, 0.0) == SubscribeChange(again, added=True, first=True)
+    assert base.withdraw(subscribe(2), 0.0) is None
+    assert list(base) == [again]
+
+
+# -- forgetting ------------------------------------------------------------------------------------
+
+
+def test_a_withdrawn_sequence_is_forgotten_in_time(base: Subscribes) -> None:
+    base.withdraw(subscribe(5), 10.0)
+    base.expire(9.0 + RETENTION_S)
+    assert (base.sequence(NEAR, 7), base.next_expiry) == (5, 10.0 + RETENTION_S)
+    base.expire(10.0 + RETENTION_S)
+    assert (base.sequence(NEAR, 7), base.next_expiry) == (None, None)
+    assert base.add(subscribe(1), 100.0) is not None
+
+
+def test_the_last_withdraw_counts(base: Subscribes) -> None:
+    base.withdraw(subscribe(1), 0.0)
+    base.withdraw(subscribe(2), 30.0)
+    base.expire(RETENTION_S)
+    assert (base.sequence(NEAR, 7), base.next_expiry) == (2, 30.0 + RETENTION_S)
+
+
+def test_what_is_subscribed_again_does_not_expire(base: Subscribes) -> None:
+    base.withdraw(subscribe(1), 0.0)
+    base.add(subscribe(2), 1.0)
+    base.expire(RETENTION_S)
+    assert (base.sequence(NEAR, 7), len(base)) == (2, 1)
+
+
+def test_withdrawn_sequences_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_WITHDRAWN", 2)
+    base = Subscribes()
+    for track in (7, 8, 9):
+        base.withdraw(subscribe(5, track=track), 0.0)
+    assert [base.sequence(NEAR, track) for track in (7, 8, 9)] == [None, 5, 5]
+    assert base.counters.forgotten_early == 1
+
+
+def test_a_node_that_is_gone_starts_anew(base: Subscribes) -> None:
+    kept = subscribe(1, FAR)
+    for info in (subscribe(9), subscribe(9, track=8), kept):
+        base.add(info, 0.0)
+    base.withdraw(subscribe(9, track=10), 0.0)
+    assert base.purge_source(NEAR) == [subscribe(9), subscribe(9, track=8)]
+    assert base.purge_source(NEAR) == []
+    assert (list(base), list(base.tracks()), base.sources(7)) == ([kept], [7], frozenset({FAR}))
+    assert base.sequence(NEAR, 10) is None
+    assert base.add(subscribe(1, track=10), 0.0) is not None
+    base.expire(RETENTION_S)
+    assert base.sequence(NEAR, 10) == 1
+
+
+# -- any history -----------------------------------------------------------------------------------
+
+
+class Model:
+    """The same in as few words as possible: the last word about each subscribe, and its time."""
+
+    def __init__(self) -> None:
+        self.words: dict[tuple[NodeId, int], tuple[SubscribeInfo, bool, float]] = {}
+
+    def say(self, info: SubscribeInfo, added: bool, now: float) -> SubscribeChange | None:
+        self.expire(now)
+        key = info.source_node_id, info.track_hash.full_name_hash
+        last = self.words.get(key)
+        if last and not sequence_newer(info.sequence, last[0].sequence):
+            return None
+        others = self.sources(key[1]) - {key[0]}
+        self.words[key] = info, added, now
+        was_there = bool(last and last[1])
+        return SubscribeChange(info, added, first=not others and was_there != added)
+
+    def sources(self, track: int) -> set[NodeId]:
+        return {key[0] for key, word in self.words.items() if key[1] == track and word[1]}
+
+    def present(self) -> Iterator[SubscribeInfo]:
+        return (info for info, added, _ in self.words.values() if added)
+
+    def purge(self, source: NodeId) -> None:
+        self.words = {key: word for key, word in self.words.items() if key[0] != source}
+
+    def expire(self, now: float) -> None:
+        self.words = {
+            key: word for key, word in self.words.items() if word[1] or word[2] + RETENTION_S > now
+        }
+
+
+def by_key(infos: Iterator[SubscribeInfo]) -> list[SubscribeInfo]:
+    return sorted(infos, key=lambda info: (info.source_node_id, info.track_hash.full_name_hash))
+
+
+infos = st.builds(
+    subscribe,
+    st.sampled_from([0, 1, 2, 0x7FFF, 0x8000, 0xFFFE, 0xFFFF]),
+    st.sampled_from([NEAR, FAR]),
+    st.sampled_from([7, 2**64 - 10]),
+    st.binary(max_size=3),
+)
+steps = st.tuples(
+    st.sampled_from(["add", "add", "withdraw", "withdraw", "purge"]),
+    infos,
+    st.sampled_from([0.0, 1.0, RETENTION_S / 2, RETENTION_S]),
+)
+
+
+@given(st.lists(steps, max_size=25))
+def test_any_history_is_as_in_the_model(steps: list[tuple[str, SubscribeInfo, float]]) -> None:
+    base, model, now = Subscribes(), Model(), 0.0
+    for what, info, later in steps:
+        now += later
+        source = info.source_node_id
+        if what == "purge":
+            assert set(base.purge_source(source)) == {
+                info for info in model.present() if info.source_node_id == source
+            }
+            model.purge(source)
+        else:
+            said = (base.add if what == "add" else base.withdraw)(info, now)
+            assert said == model.say(info, what == "add", now)
+        assert by_key(iter(base)) == by_key(model.present())
+        assert len(base) == len(list(model.present()))
+        for track in {key[1] for key in model.words}:
+            assert base.sources(track) == model.sources(track)
+            assert (track in set(base.tracks())) == bool(model.sources(track))
+    base.expire(now)
+    model.expire(now)
+    for (source, track), (last, _, _) in model.words.items():
+        assert base.sequence(source, track) == last.sequence
+    for source in (NEAR, FAR):
+        base.purge_source(source)
+    base.expire(now + RETENTION_S)
+    assert (len(base), list(base), list(base.tracks()), base.next_expiry) == (0, [], [], None)
+
+
+# -- a relay that keeps none -----------------------------------------------------------------------
+
+
+def test_a_word_goes_by_once() -> None:
+    seen = SeenSubscribes()
+    assert [seen.seen(subscribe(n), 0.0) for n in (5, 5, 4, 6, 5)] == [
+        False,
+        True,
+        True,
+        False,
+        True,
+    ]
+    assert not seen.seen(subscribe(5, FAR), 0.0)
+    assert seen.counters.duplicates == 3
+
+
+def test_what_was_seen_long_ago_is_news_again() -> None:
+    seen = SeenSubscribes()
+    seen.seen(subscribe(5), 0.0)
+    assert seen.seen(subscribe(5), SEEN_RETENTION_S - 1)
+    assert not seen.seen(subscribe(5), SEEN_RETENTION_S)
+
+
+def test_what_was_seen_is_bounded_and_the_oldest_is_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MAX_SEEN", 2)
+    seen = SeenSubscribes()
+    for track in (7, 8, 9):
+        seen.seen(subscribe(5, track=track), 0.0)
+    assert seen.counters.forgotten_early == 1
+    assert seen.seen(subscribe(5, track=9), 0.0)
+    assert not seen.seen(subscribe(5, track=7), 0.0)
+
+
+def test_words_of_a_node_that_was_gone_are_news() -> None:
+    seen = SeenSubscribes()
+    seen.seen(subscribe(5), 0.0)
+    seen.purge_source(NEAR)
+    assert not seen.seen(subscribe(1), 0.0)
