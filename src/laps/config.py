@@ -72,6 +72,9 @@ _Retry = Annotated[
 ]
 _String = Annotated[str, Meta(description="a string")]
 _Switch = Annotated[bool | None, Meta(description="true or false")]
+_Flag = Annotated[bool, Meta(description="true or false")]
+# More than a handful of connections between two relays gain nothing and cost memory.
+_Connections = Annotated[int, Meta(ge=1, le=16, description="a whole number from 1 to 16")]
 _Latitude = Annotated[float, Meta(ge=-90, le=90, description="a number from -90 to 90")]
 _Longitude = Annotated[float, Meta(ge=-180, le=180, description="a number from -180 to 180")]
 # An hour: whatever waits longer is forgotten rather than slow.
@@ -117,6 +120,23 @@ class PeeringConfig(msgspec.Struct, frozen=True, kw_only=True):
     listen: _Address = Address("127.0.0.1", 33434)
     # None: a relay alone is a whole service for the clients of one machine.
     peers: _Peers = ()
+    # Control servers to dial, for control messages only.
+    control: _Peers = ()
+    # Relays to dial for data only, where control servers carry the rest.
+    data: _Peers = ()
+    # One connection to a peer is one path through the network between; more spread the data.
+    connections: _Connections = 1
+
+
+class RelayConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """[relay]: its manners towards other relays."""
+
+    # As the peering document suggests: long enough that a flapping link is told of once.
+    node_advertise_s: _Seconds = 2.0
+    # As it suggests too: who subscribes again meanwhile is not noticed by anybody else.
+    unsubscribe_s: _Seconds = 5.0
+    # A Via is spared everybody's subscribes, unless there are no control servers to keep them.
+    reflect: _Flag = False
 
 
 class TlsConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,6 +206,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     node: NodeConfig = NodeConfig()
     peering: PeeringConfig = PeeringConfig()
+    relay: RelayConfig = RelayConfig()
     tls: TlsConfig = TlsConfig()
     quic: QuicConfig = QuicConfig()
     egress: EgressConfig = EgressConfig()

@@ -118,6 +118,37 @@ class NodeInfo:
         return sum(item.srtt_us for item in self.path)
 
 
+@dataclass(frozen=True, slots=True)
+class Reachability:
+    """How well one node reaches another, as it measured."""
+
+    node_id: NodeId
+    srtt_us: int
+    loss: float
+    """The share of packets lost, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMetrics:
+    """How a node is doing, in its own words: an extension."""
+
+    sequence: int
+    """16 bits, raised by the source alone: compare with `sequence_newer`."""
+    source_node_id: NodeId
+    load: float
+    """The share of what it can do that it does, 0 to 1."""
+    capacity_bps: int
+    """Bits it can send in a second; 0 where nobody said."""
+    egress_bps: int
+    """Bits it sends in a second, to peers and clients together."""
+    region: str = ""
+    tags: tuple[str, ...] = ()
+    """Words of the operator, for policies to go by."""
+    reachability: tuple[Reachability, ...] = ()
+    best_vias: tuple[NodeId, ...] = ()
+    """The Vias it would be reached by, best first."""
+
+
 # --- tracks ----------------------------------------------------------------------------------
 
 
@@ -187,12 +218,36 @@ class AnnounceInfo:
     """0 where the announce has no name."""
 
 
+@dataclass(frozen=True, slots=True)
+class NamespaceInfo:
+    """A namespace, or a track, that publishers at a node offer: an extension."""
+
+    sequence: int
+    """16 bits, raised by the source alone: compare with `sequence_newer`."""
+    source_node_id: NodeId
+    namespace: tuple[bytes, ...]
+    name: bytes | None = None
+    """None where everything below the namespace is offered."""
+
+
 def sequence_newer(a: int, b: int) -> bool:
     """Whether sequence `a` comes after `b` in 16-bit serial arithmetic (RFC 1982).
 
     Of two numbers exactly half the circle apart RFC 1982 orders neither, and neither is newer.
     """
     return 0 < (a - b & 0xFFFF) < 0x8000
+
+
+def next_sequence(last: int | None, seconds: int) -> int:
+    """The sequence to say after `last`, or, when that is forgotten, after any before a restart.
+
+    It is the time of day where that is ahead, so a node counts on after it forgot what it said.
+    """
+    by_clock = seconds & 0xFFFF
+    if last is None:
+        return by_clock
+    following = (last + 1) & 0xFFFF
+    return by_clock if sequence_newer(by_clock, following) else following
 
 
 # --- addresses -------------------------------------------------------------------------------

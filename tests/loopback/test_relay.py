@@ -10,9 +10,9 @@ import pytest
 
 from laps.config import Config, PeeringConfig
 from laps.net import runner as runner_module
-from laps.net.runner import PEERING_ALPN, Runner, node_id_of_place, trust_of
+from laps.net.link import PEERING_ALPN
+from laps.net.runner import Runner, node_id_of_place, trust_of
 from laps.net.tls import Trust
-from laps.sessions.peer import State
 from laps.types import Address, DataDirection, NodeId, NodeInfo, NodeType, PeerMode, SnsId
 from laps.wire.control import decode, encode
 from laps.wire.objects import encode_datagram_header, encode_new_stream_header
@@ -25,12 +25,26 @@ if TYPE_CHECKING:
 
     from laps.net.connection import Connection
 
+
+def address_of(runner: Runner) -> Address:
+    assert runner.peer_address is not None
+    return runner.peer_address
+
+
+def port_of(runner: Runner) -> int:
+    return address_of(runner).port
+
+
+def peers(runner: Runner) -> set[NodeId]:
+    return {node for node, peer in runner.relay.peers.items() if peer.control is not None}
+
+
 OTHER = NodeInfo(NodeId(77), NodeType.EDGE, "", 0.0, 0.0, ())
 CONNECT = encode(Connect(PeerMode.BOTH, DataDirection.BIDIRECTIONAL, OTHER))
 
 
-def config(port: int = 0, *peers: Address, **quic: float) -> Config:
-    peering = PeeringConfig(listen=Address("127.0.0.1", port), peers=peers)
+def config(port: int = 0, *dialled: Address, **quic: float) -> Config:
+    peering = PeeringConfig(listen=Address("127.0.0.1", port), peers=dialled)
     return Config(peering=peering, quic=limits(**quic))
 
 
@@ -48,7 +62,7 @@ async def peering(runner: Runner) -> AsyncIterator[tuple[Connection, Recorder]]:
     saw = Recorder()
     async with dialling() as endpoint:
         connection = await endpoint.connect(
-            "127.0.0.1", runner.peer_address.port, [PEERING_ALPN], Trust(anyone=True), lambda _: saw
+            "127.0.0.1", port_of(runner), [PEERING_ALPN], Trust(anyone=True), lambda _: saw
         )
         yield connection, saw
 
@@ -61,27 +75,23 @@ async def test_a_peer_is_introduced() -> None:
         await until(lambda: control in saw.data)
         decoded = decode(bytes(saw.data[control]))
         assert decoded is not None
-        assert decoded[0] == ConnectResponse(ResponseCode.OK, relay.node_info)
+        assert decoded[0] == ConnectResponse(ResponseCode.OK, relay.relay.self_info)
 
 
 @on_loop
 async def test_relays_peer_and_come_back_after_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner_module, "REDIAL_FIRST_S", 0.01)
 
-    def peers(relay: Runner) -> set[NodeId]:
-        infos = [link.session.peer_info for link in relay.links.values()]
-        return {info.id for info in infos if info is not None}
-
-    async with relaying(config()) as first, relaying(config(0, first.peer_address)) as second:
+    async with relaying(config()) as first, relaying(config(0, address_of(first))) as second:
         await until(lambda: bool(peers(second)) and bool(peers(first)))
-        assert peers(second) == {first.node_info.id}
-        assert peers(first) == {second.node_info.id}
-        port = first.peer_address.port
+        assert peers(second) == {first.relay.id}
+        assert peers(first) == {second.relay.id}
+        port = port_of(first)
         await first.close()
         await until(lambda: not peers(second))
         async with relaying(config(port)) as again:
             await until(lambda: bool(peers(second)))
-            assert peers(again) == {second.node_info.id}
+            assert peers(again) == {second.relay.id}
 
 
 GARBAGE = random.Random(9).randbytes(4000)
@@ -128,10 +138,9 @@ async def test_garbage_on_a_data_stream_ends_that_stream_alone() -> None:
             await until(lambda stream=stream, code=code: (stream, code) in saw.stops)  # type: ignore[misc]
         good = connection.open_stream(unidirectional=True)
         connection.write(good, encode_new_stream_header(SnsId(1), 2, 3, 0, 4) + b"data", fin=True)
-        (link,) = relay.links.values()
-        await until(lambda: link.session.counters.refused_streams == 2)
+        await until(lambda: relay.relay.data.counters.refused_streams == 2)
+        await until(lambda: len(relay.relay.data) == 0)
         assert connection.established
-        assert link.session._data.get(good) is None
 
 
 @on_loop
@@ -158,10 +167,12 @@ async def test_an_endless_message_costs_bounded_memory() -> None:
     async with relaying(config()) as relay, peering(relay) as (connection, _):
         control = connection.open_stream(unidirectional=False)
         connection.write(control, CONNECT + b"\x01\x00\x0a\x00\x10\x00\x00")  # a megabyte of nodes
-        (link,) = relay.links.values()
-        await until(lambda: link.session.state is State.ESTABLISHED)
+        await until(lambda: bool(peers(relay)))
+        (peer,) = relay.relay.peers.values()
+        assert peer.control is not None
+        session = peer.control.session
         connection.write(control, bytes((1 << 20) - 1))
-        await until(lambda: link.session._control.unfinished_bytes >= 1 << 20)
+        await until(lambda: session.unfinished_bytes >= 1 << 20)
         connection.write(control, bytes(1))  # the last one: an SNS id of 0
         assert (await connection.wait_closed()).code == 35
 
@@ -171,7 +182,6 @@ def test_whom_a_relay_trusts_and_what_it_is_called() -> None:
         assert trust_of(Address(host, 1)).anyone
     for host in ("192.0.2.1", "relay.example", "2001:db8::1"):
         assert not trust_of(Address(host, 1)).anyone
-    place = Address("127.0.0.1", 33434)
-    assert node_id_of_place("a", place) == node_id_of_place("a", place)
-    assert node_id_of_place("a", place) != node_id_of_place("b", place)
-    assert node_id_of_place("a", place) != node_id_of_place("a", Address("127.0.0.1", 33435))
+    assert node_id_of_place("a", "127.0.0.1:1") == node_id_of_place("a", "127.0.0.1:1")
+    assert node_id_of_place("a", "127.0.0.1:1") != node_id_of_place("b", "127.0.0.1:1")
+    assert node_id_of_place("a", "127.0.0.1:1") != node_id_of_place("a", "127.0.0.1:2")

@@ -18,6 +18,7 @@ from laps.types import (
     hash_bytes,
     hash_namespace,
     hash_track,
+    next_sequence,
     parse_node_id,
     sequence_newer,
     track_alias,
@@ -171,6 +172,30 @@ def test_sequences_wrap(a: int, b: int, newer: bool) -> None:
 def test_of_two_sequences_at_most_one_is_newer(a: int, b: int) -> None:
     ordered = sequence_newer(a, b) + sequence_newer(b, a)
     assert ordered == (0 if (a - b) % 65536 in (0, 32768) else 1)
+
+
+@pytest.mark.parametrize(
+    ("last", "seconds", "following"),
+    [
+        (None, 70_000, 70_000 % 65536),
+        (7, 7, 8),
+        (7, 8, 8),
+        (7, 9, 9),
+        (65535, 65535, 0),
+        (40_000, 1000, 1000),
+        (20_000, 1000, 20_001),
+    ],
+)
+def test_a_sequence_follows_the_last_and_the_clock(
+    last: int | None, seconds: int, following: int
+) -> None:
+    assert next_sequence(last, seconds) == following
+
+
+@quick
+@given(st.integers(0, 65535), st.integers(0, 2**40))
+def test_what_is_said_next_is_newer(last: int, seconds: int) -> None:
+    assert sequence_newer(next_sequence(last, seconds), last)
 
 
 @pytest.mark.parametrize(

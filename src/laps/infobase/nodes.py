@@ -137,6 +137,10 @@ class Nodes:
                 changes.append(change)
         return changes
 
+    def reselect(self, session: SessionId) -> list[NodeChange]:
+        """Another path may be preferred now: choose again wherever a session leads."""
+        return [change for node_id in self.via(session) if (change := self._reselect(node_id))]
+
     def via(self, session: SessionId) -> tuple[NodeId, ...]:
         """The nodes that a session leads to, best or not."""
         opened = self._sessions.get(session)

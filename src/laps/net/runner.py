@@ -1,7 +1,11 @@
-"""A relay on the network: listens for peers, dials the configured ones, and runs their sessions.
+"""A relay on the network: its sockets, its clock, the peers it dials, and the order of calls.
 
-What a peer sends beyond its introduction is decoded and checked, and goes no further yet: there is
-no forwarding behind it.
+    a connection is there     relay.link_opened
+    bytes, a datagram, …      relay.link_data …, and whatever the relay writes goes out in this turn
+    a connection is over      relay.link_closed, in a turn of its own
+    a deadline                relay.tick
+
+The relay never waits and never calls back; everything here runs on one event loop.
 """
 
 from __future__ import annotations
@@ -11,53 +15,30 @@ import ipaddress
 import logging
 import random
 import socket
+import time
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from laps.errors import CloseCode, ConnectNotReceived, ConnectResponseNotReceived, LapsError
+from laps.errors import CloseCode, ConnectNotReceived, LapsError
+from laps.infobase.nodes import SessionId
 from laps.net import tls
-from laps.net.egress import Egress
+from laps.net.link import EXTENDED_ALPN, PEERING_ALPN, LinkEvents, QuicLink
 from laps.net.quic import Endpoint
-from laps.sessions.peer import (
-    DatagramReceived,
-    DataReceived,
-    EndStream,
-    PeerConnected,
-    PeerRefused,
-    PeerSession,
-    SendControl,
-    State,
-)
-from laps.types import (
-    Address,
-    DataDirection,
-    NodeId,
-    NodeInfo,
-    NodeType,
-    PeerMode,
-    format_node_id,
-    hash_bytes,
-)
-from laps.wire.peering import Connect
+from laps.relay.relay import Relay, RelaySettings
+from laps.relay.roles import RULES, Role
+from laps.types import Address, DataDirection, NodeId, NodeInfo, PeerMode, hash_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterator
 
     from laps.config import Config
     from laps.errors import ConnectionClosed
     from laps.net.connection import Connection
-    from laps.net.egress import EgressStream
-    from laps.sessions.peer import Effect, Event
 
 log = logging.getLogger(__name__)
 
-PEERING_ALPN: Final = "laps"
-
-# Control goes ahead of all data, whose ranks are 0 to 255.
-CONTROL_RANK: Final = -1
-
-# The document names no code for a stream that was dropped; 0 says no error of the peer's.
-DROPPED: Final = 0
+ALPNS: Final = (EXTENDED_ALPN, PEERING_ALPN)
 
 # Redialling: soon at first, since most ends are restarts, and never so rarely that a relay that is
 # back stays alone for long. Half of each wait is random: a thousand peers do not come at once.
@@ -69,126 +50,146 @@ REDIAL_MOST_S: Final = 15.0
 RENEW_BEFORE: Final = timedelta(days=2)
 
 
-class PeerLink:
-    """The connection to one peer, with its session and its egress."""
-
-    def __init__(
-        self,
-        connection: Connection,
-        config: Config,
-        self_info: NodeInfo,
-        ended: Callable[[], None],
-    ) -> None:
-        self._ended = ended
-        self.session = PeerSession(self_info)
-        self._connection = connection
-        self._egress = Egress(connection, config.egress, expired_code=DROPPED, full_code=DROPPED)
-        self._control: EgressStream | None = None
-        self._introduce_by = asyncio.get_running_loop().call_later(
-            config.quic.handshake_timeout_s, self._not_introduced
-        )
-        connection.tick = self._egress.tick
-
-    def introduce(self, connect: Connect) -> None:
-        """Begin the conversation, as the side that dialled."""
-        stream_id = self._connection.open_stream(unidirectional=False)
-        self.session, effects = PeerSession.dial(connect, stream_id)
-        self._perform(effects)
-
-    # -- what the connection tells ---------------------------------------------------------------
-
-    def stream_data(self, stream_id: int, data: bytes, fin: bool) -> None:
-        """As `Receiver`."""
-        self._perform(self.session.receive(stream_id, data, fin))
-
-    def datagram(self, data: bytes) -> None:
-        """As `Receiver`."""
-        self._perform(self.session.receive_datagram(data))
-
-    def stream_reset(self, stream_id: int, code: int) -> None:
-        """As `Receiver`."""
-        self.session.receive_reset(stream_id)
-
-    def stop_sending(self, stream_id: int, code: int) -> None:
-        """As `Receiver`."""
-        self._egress.stopped(stream_id)
-
-    def writable(self) -> None:
-        """As `Receiver`."""
-        self._egress.writable()
-
-    def closed(self, close: ConnectionClosed) -> None:
-        """As `Receiver`."""
-        self._introduce_by.cancel()
-        log.info("peer %s: %s", self._name(), close)
-        self._ended()
-
-    # -- what the session wants ------------------------------------------------------------------
-
-    def _perform(self, effects: Sequence[Effect | Event]) -> None:
-        for effect in effects:
-            match effect:
-                case SendControl(stream_id, data):
-                    if self._control is None or self._control.stream_id != stream_id:
-                        self._control = self._egress.adopt(stream_id, CONTROL_RANK)
-                    self._control.write(data)
-                case EndStream(stream_id, code):
-                    self._connection.stop_stream(stream_id, code)
-                    self._connection.reset_stream(stream_id, code)
-                case PeerConnected():
-                    self._introduce_by.cancel()
-                    log.info("peer %s: connected, %s", self._name(), effect.peer_mode.name.lower())
-                case PeerRefused(code):
-                    self._connection.close(CloseCode.GRACEFUL, f"refused with response {code}")
-                case DataReceived() | DatagramReceived():
-                    pass  # nothing is forwarded yet
-
-    def _not_introduced(self) -> None:
-        dialled = self.session.state is State.AWAIT_RESPONSE
-        error = ConnectResponseNotReceived if dialled else ConnectNotReceived
-        self._connection.close(error.code, "nothing was said in time")
-
-    def _name(self) -> str:
-        info = self.session.peer_info
-        host, port = self._connection.remote[:2]
-        return f"{host}:{port}" if info is None else format_node_id(info.id)
-
-
 class Runner:
     """One relay, from the sockets down."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
         self.identity = self._identity()
-        self.links: dict[Connection, PeerLink] = {}
-        listen = config.peering.listen
-        self._peering = Endpoint.listen(
-            listen.host, listen.port, config.quic, [PEERING_ALPN], self.identity, self._accept
+        self._loop = asyncio.get_running_loop()
+        self._numbers = count(1)
+        self._links: dict[SessionId, QuicLink] = {}
+        self._events = LinkEvents(self._data, self._datagram, self._reset, self._closed, self._srtt)
+        role = Role(config.node.type)
+        self._peering: Endpoint | None = None
+        self.peer_address: Address | None = None
+        if RULES[role].accepts_peers:
+            listen = config.peering.listen
+            self._peering = Endpoint.listen(
+                listen.host, listen.port, config.quic, ALPNS, self.identity, self._accept
+            )
+            self.peer_address = Address(*self._peering.address[:2])
+        self.relay = Relay(
+            self._node_info(role),
+            role,
+            RelaySettings(
+                node_advertise_s=config.relay.node_advertise_s,
+                unsubscribe_s=config.relay.unsubscribe_s,
+                reflect=config.relay.reflect,
+            ),
+            epoch=int(time.time()),
         )
-        self.peer_address = Address(*self._peering.address[:2])
-        node_id = config.node.id
-        if node_id is None:
-            node_id = node_id_of_place(socket.gethostname(), self.peer_address)
-        self.node_info = NodeInfo(
-            id=node_id,
-            type=NodeType.EDGE,
-            contact=config.node.contact or str(self.peer_address),
-            longitude=config.node.longitude,
-            latitude=config.node.latitude,
-            path=(),
-        )
+        self._alarm: asyncio.TimerHandle | None = None
         self._diallers: dict[int, Endpoint] = {}
-        self._tasks = [asyncio.ensure_future(self._keep(peer)) for peer in config.peering.peers]
+        self._kept: dict[tuple[Address, PeerMode, int], asyncio.Task[None]] = {}
+        self._keep_peers()
+        self._renewal: asyncio.Task[None] | None = None
         if config.tls.is_self_signed:
-            self._tasks.append(asyncio.ensure_future(self._renew()))
+            self._renewal = asyncio.ensure_future(self._renew())
 
     async def close(self) -> None:
-        """Say goodbye to every peer, and free the ports."""
-        for task in self._tasks:
+        """Withdraw what we said, take leave of every peer, and free the ports."""
+        tasks = [*self._kept.values(), *([self._renewal] if self._renewal else [])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for endpoint in (self._peering, *self._diallers.values()):
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.relay.drain(time.monotonic())
+        if self._alarm is not None:
+            self._alarm.cancel()
+        for endpoint in self._endpoints():
             await endpoint.close(CloseCode.GRACEFUL, "the relay stops")
+
+    def reload(self, config: Config) -> None:
+        """Take a changed configuration: certificate and peers at once, the rest at a restart.
+
+        A certificate that the relay made itself stays: there is nothing to read it from again.
+        """
+        for section in ("node", "relay", "quic", "egress"):
+            if getattr(config, section) != getattr(self.config, section):
+                log.warning("[%s] has changed: restart the relay for it to count", section)
+        if config.peering.listen != self.config.peering.listen:
+            log.warning("peering.listen has changed: restart the relay for it to count")
+        if config.tls.certificate is not None and config.tls.key is not None:
+            self.identity = tls.load(config.tls.certificate, config.tls.key)
+            if self._peering is not None:
+                self._peering.show(self.identity)
+        self.config = config
+        self._keep_peers()
+
+    # -- what links tell ---------------------------------------------------------------------------
+
+    def _accept(self, connection: Connection, *, dialled: bool = False) -> QuicLink:
+        link = QuicLink(
+            connection,
+            SessionId(next(self._numbers)),
+            self.config.egress,
+            self._events,
+            dialled=dialled,
+        )
+        self._links[link.id] = link
+        if not dialled:
+            self.relay.link_opened(link, time.monotonic())
+            self._loop.call_later(self.config.quic.handshake_timeout_s, self._introduced, link)
+        return link
+
+    def _data(self, link: QuicLink, stream_id: int, data: bytes, fin: bool) -> None:
+        self.relay.link_data(link, stream_id, data, fin, time.monotonic())
+        if not stream_id & 2 or self.relay.data.holding:
+            self._arm()
+
+    def _datagram(self, link: QuicLink, data: bytes) -> None:
+        self.relay.link_datagram(link, data, time.monotonic())
+        if self.relay.data.holding:
+            self._arm()
+
+    def _reset(self, link: QuicLink, stream_id: int, code: int) -> None:
+        self.relay.link_reset(link, stream_id, code, time.monotonic())
+
+    def _closed(self, link: QuicLink, close: ConnectionClosed) -> None:
+        refused = not close.by_peer and close.reason.startswith("refused")
+        log.log(logging.WARNING if refused else logging.INFO, "peer at %s: %s", link, close)
+        # It may be the relay that is closing it: what follows waits until that is done.
+        self._loop.call_soon(self._forget, link)
+
+    def _forget(self, link: QuicLink) -> None:
+        if self._links.pop(link.id, None) is not None:
+            self.relay.link_closed(link, time.monotonic())
+            self._arm()
+
+    def _srtt(self, link: QuicLink) -> None:
+        self.relay.link_srtt(link, time.monotonic())
+        self._arm()
+
+    def _introduced(self, link: QuicLink) -> None:
+        if link.connection.established and not self.relay.is_introduced(link.id):
+            link.close(ConnectNotReceived.code, "nothing was said in time")
+
+    # -- time --------------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        deadline = self.relay.deadline()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if deadline is not None:
+            wait = max(0.0, deadline - time.monotonic())
+            self._alarm = self._loop.call_later(wait, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self.relay.tick(time.monotonic())
+        self._arm()
+
+    # -- who we are --------------------------------------------------------------------------------
+
+    def _node_info(self, role: Role) -> NodeInfo:
+        node = self.config.node
+        where = str(self.peer_address or "behind its Edge")
+        node_id = node.id
+        if node_id is None:
+            node_id = node_id_of_place(socket.gethostname(), where)
+        contact = node.contact or ("" if self.peer_address is None else where)
+        return NodeInfo(node_id, RULES[role].node_type, contact, node.longitude, node.latitude, ())
 
     def _identity(self) -> tls.Identity:
         config = self.config.tls
@@ -202,43 +203,72 @@ class Runner:
             left = self.identity.expires - RENEW_BEFORE - datetime.now(UTC)
             await asyncio.sleep(left.total_seconds())
             self.identity = self._identity()
-            self._peering.show(self.identity)
+            if self._peering is not None:
+                self._peering.show(self.identity)
             log.info("a new certificate: sha256 %s", self.identity.fingerprint)
 
-    # -- peers -----------------------------------------------------------------------------------
+    # -- the peers we dial -------------------------------------------------------------------------
 
-    def _accept(self, connection: Connection) -> PeerLink:
-        def ended() -> None:
-            self.links.pop(connection, None)
+    def _keep_peers(self) -> None:
+        """Begin to dial what is configured, and leave what no longer is."""
+        wanted = set(self._wanted())
+        for key in [key for key in self._kept if key not in wanted]:
+            self._kept.pop(key).cancel()
+        for key in sorted(wanted - set(self._kept), key=str):
+            self._kept[key] = asyncio.ensure_future(self._keep(*key))
 
-        link = self.links[connection] = PeerLink(connection, self.config, self.node_info, ended)
-        return link
+    def _wanted(self) -> Iterator[tuple[Address, PeerMode, int]]:
+        peering = self.config.peering
+        for peer in peering.peers:
+            yield peer, PeerMode.BOTH, 0
+            for number in range(1, peering.connections):
+                yield peer, PeerMode.DATA, number
+        for peer in peering.control:
+            yield peer, PeerMode.CONTROL, 0
+        for peer in peering.data:
+            for number in range(peering.connections):
+                yield peer, PeerMode.DATA, number
 
-    async def _keep(self, peer: Address) -> None:
+    async def _keep(self, peer: Address, mode: PeerMode, number: int) -> None:
         """Dial a peer, and dial it again whenever the connection ends."""
         wait = REDIAL_FIRST_S
-        while True:
-            try:
-                connection = await self._dial(peer)
-            except LapsError as error:
-                log.warning("%s", error)
-            else:
-                self.links[connection].introduce(
-                    Connect(PeerMode.BOTH, DataDirection.BIDIRECTIONAL, self.node_info)
-                )
-                wait = REDIAL_FIRST_S
-                await connection.wait_closed()
-            await asyncio.sleep(wait * (0.5 + random.random() / 2))  # noqa: S311 - no secret
-            wait = min(2 * wait, REDIAL_MOST_S)
+        link: QuicLink | None = None
+        try:
+            while True:
+                opened = time.monotonic()
+                try:
+                    link = await self._dial(peer)
+                except LapsError as error:
+                    log.warning("%s", error)
+                else:
+                    self.relay.link_opened(link, opened, mode, DataDirection.BIDIRECTIONAL)
+                    self._arm()
+                    await link.connection.wait_closed()
+                    if time.monotonic() - opened > REDIAL_MOST_S:
+                        wait = REDIAL_FIRST_S
+                await asyncio.sleep(wait * (0.5 + random.random() / 2))  # noqa: S311 - no secret
+                wait = min(2 * wait, REDIAL_MOST_S)
+        finally:
+            if link is not None:
+                link.close(CloseCode.GRACEFUL, "no longer a peer")
 
-    async def _dial(self, peer: Address) -> Connection:
+    async def _dial(self, peer: Address) -> QuicLink:
         family = socket.AF_INET6 if ":" in peer.host else socket.AF_INET
         if family not in self._diallers:
             anywhere = "::" if family == socket.AF_INET6 else "0.0.0.0"  # noqa: S104 - to dial from
             self._diallers[family] = Endpoint.dialler(anywhere, self.config.quic)
-        return await self._diallers[family].connect(
-            peer.host, peer.port, [PEERING_ALPN], trust_of(peer), self._accept
-        )
+        made: list[QuicLink] = []
+
+        def accept(connection: Connection) -> QuicLink:
+            made.append(self._accept(connection, dialled=True))
+            return made[0]
+
+        await self._diallers[family].connect(peer.host, peer.port, ALPNS, trust_of(peer), accept)
+        return made[0]
+
+    def _endpoints(self) -> list[Endpoint]:
+        listening = [] if self._peering is None else [self._peering]
+        return [*listening, *self._diallers.values()]
 
 
 def trust_of(peer: Address) -> tls.Trust:
@@ -250,6 +280,6 @@ def trust_of(peer: Address) -> tls.Trust:
     return tls.Trust(anyone=local)
 
 
-def node_id_of_place(host: str, address: Address) -> NodeId:
+def node_id_of_place(host: str, where: str) -> NodeId:
     """An id for a relay that was given none: the same after a restart, another for a neighbour."""
-    return NodeId(hash_bytes(f"{host} {address}".encode()))
+    return NodeId(hash_bytes(f"{host} {where}".encode()))

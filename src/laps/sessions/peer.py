@@ -4,7 +4,8 @@ The relay that dials opens a bidirectional stream, the control stream, and says 
 other answers CONNECT_RESPONSE; only then do other messages and data follow. A dialler may move
 control to a new stream at any time, and the one before is reset.
 
-    AWAIT_CONNECT  -- CONNECT ----------> ESTABLISHED     the side that was dialled
+    AWAIT_CONNECT  -- CONNECT ----------> ESTABLISHED     the side that was dialled, if it admits
+                                       -> REFUSED         otherwise
     AWAIT_RESPONSE -- CONNECT_RESPONSE -> ESTABLISHED     the side that dialled, code 0
                                        -> REFUSED         any other code
 
@@ -26,13 +27,13 @@ from laps.errors import (
     RemoteProtocolError,
 )
 from laps.wire.control import ControlDecoder, encode
-from laps.wire.objects import DataStreamDecoder, decode_datagram
-from laps.wire.peering import Connect, ConnectResponse, MessageType, ResponseCode
+from laps.wire.peering import CODECS, Connect, ConnectResponse, MessageType, ResponseCode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from laps.types import DataDirection, NodeInfo, PeerMode
-    from laps.wire.objects import DatagramHeader, StreamEvent
-    from laps.wire.peering import Message
+    from laps.wire.peering import Codec, Message
 
 
 class State(Enum):
@@ -46,12 +47,12 @@ class State(Enum):
 
 _OPENING: Final = frozenset({MessageType.CONNECT, MessageType.CONNECT_RESPONSE})
 
-# What each state takes from the peer, and what anything else is.
-_ALLOWED: Final[dict[State, tuple[frozenset[MessageType], type[RemoteProtocolError]]]] = {
-    State.AWAIT_CONNECT: (frozenset({MessageType.CONNECT}), ConnectNotReceived),
-    State.AWAIT_RESPONSE: (frozenset({MessageType.CONNECT_RESPONSE}), ConnectResponseNotReceived),
-    State.ESTABLISHED: (frozenset(MessageType) - _OPENING, InvalidMessageType),
-    State.REFUSED: (frozenset(), InvalidMessageType),
+# What an opening message is in each state, and what anything else is.
+_EXPECTED: Final[dict[State, tuple[MessageType | None, type[RemoteProtocolError]]]] = {
+    State.AWAIT_CONNECT: (MessageType.CONNECT, ConnectNotReceived),
+    State.AWAIT_RESPONSE: (MessageType.CONNECT_RESPONSE, ConnectResponseNotReceived),
+    State.ESTABLISHED: (None, InvalidMessageType),
+    State.REFUSED: (None, InvalidMessageType),
 }
 
 
@@ -85,7 +86,7 @@ class PeerConnected:
 
 @dataclass(frozen=True, slots=True)
 class PeerRefused:
-    """The peer we dialled does not want us."""
+    """One side does not want the other; `response_code` says why."""
 
     response_code: ResponseCode | int
 
@@ -97,110 +98,94 @@ class ControlReceived:
     message: Message
 
 
-@dataclass(slots=True)
-class DataReceived:
-    """Headers and payload of a data stream, as they came."""
-
-    stream_id: int
-    events: list[StreamEvent]
-    fin: bool
-
-
-@dataclass(slots=True)
-class DatagramReceived:
-    """A data object in a datagram."""
-
-    header: DatagramHeader
-    payload: memoryview
-
-
 Effect = SendControl | EndStream
-Event = PeerConnected | PeerRefused | ControlReceived | DataReceived | DatagramReceived
-
-
-@dataclass(slots=True)
-class Counters:
-    """What the session saw, for the operator."""
-
-    control_messages: int = 0
-    refused_streams: int = 0
+Event = PeerConnected | PeerRefused | ControlReceived
 
 
 class PeerSession:
     """One side of a peering session; `dial` makes the side that dials."""
 
-    def __init__(self, self_info: NodeInfo) -> None:
+    def __init__(
+        self,
+        self_info: NodeInfo,
+        admit: Callable[[Connect], ResponseCode] = lambda _: ResponseCode.OK,
+        codecs: Mapping[int, Codec] = CODECS,
+    ) -> None:
+        """`admit` decides how CONNECT is answered; `codecs` are what each side may say."""
         self.state = State.AWAIT_CONNECT
-        self.counters = Counters()
         self.peer_info: NodeInfo | None = None
+        self.control_messages = 0
         self._self_info = self_info
+        self._admit = admit
+        self._codecs = codecs
         self._connect: Connect | None = None
         self._control_stream: int | None = None
-        self._control = ControlDecoder()
-        self._data: dict[int, DataStreamDecoder | None] = {}
+        self._control = ControlDecoder(codecs=codecs)
 
     @classmethod
-    def dial(cls, connect: Connect, stream_id: int) -> tuple[PeerSession, list[Effect | Event]]:
+    def dial(
+        cls, connect: Connect, stream_id: int, codecs: Mapping[int, Codec] = CODECS
+    ) -> tuple[PeerSession, list[Effect | Event]]:
         """A session that introduces itself on the control stream just opened."""
-        session = cls(connect.node_info)
+        session = cls(connect.node_info, codecs=codecs)
         session.state = State.AWAIT_RESPONSE
         session._connect = connect
         session._control_stream = stream_id
         return session, [SendControl(stream_id, encode(connect))]
 
-    def receive(self, stream_id: int, data: bytes, fin: bool) -> list[Effect | Event]:
-        """Take bytes of a stream; raises what the connection is to be closed with."""
-        if stream_id & 2:
-            return self._receive_data(stream_id, data, fin)
-        return self._receive_control(stream_id, data)
+    @property
+    def unfinished_bytes(self) -> int:
+        """How much of an unfinished message is held."""
+        return self._control.unfinished_bytes
 
-    def receive_datagram(self, data: bytes) -> list[Effect | Event]:
-        """Take a datagram."""
-        self._require_established("a datagram")
-        return [DatagramReceived(*decode_datagram(data))]
+    def send(self, message: Message) -> list[Effect | Event]:
+        """Say something on the control stream of now."""
+        if self._control_stream is None or self.state is not State.ESTABLISHED:
+            return []
+        return [SendControl(self._control_stream, encode(message, codecs=self._codecs))]
 
-    def receive_reset(self, stream_id: int) -> None:
-        """The peer gave a stream up."""
-        self._data.pop(stream_id, None)
-
-    # -- control -----------------------------------------------------------------------------------
-
-    def _receive_control(self, stream_id: int, data: bytes) -> list[Effect | Event]:
+    def receive(self, stream_id: int, data: bytes) -> list[Effect | Event]:
+        """Take bytes of a bidirectional stream; raises what the connection is closed with."""
         out: list[Effect | Event] = []
         if stream_id != self._control_stream:
+            if self._has_left(stream_id):
+                return out
             out += self._latch(stream_id)
         self._control.feed(data)
         for message in self._control:
-            self.counters.control_messages += 1
+            self.control_messages += 1
             out += self._receive_message(message)
         return out
+
+    def require_established(self, what: str) -> None:
+        """Data ahead of the introduction closes the connection."""
+        if self.state is not State.ESTABLISHED:
+            _, error = _EXPECTED[self.state]
+            raise error(f"{what} in state {self.state.name}")
+
+    def _has_left(self, stream_id: int) -> bool:
+        """Whether a stream is older than the one in use: QUIC may deliver its last bytes late."""
+        current = self._control_stream
+        return self._connect is None and current is not None and stream_id < current
 
     def _latch(self, stream_id: int) -> list[Effect | Event]:
         """Move to the stream the dialler now uses; two are never in use."""
         if self._connect is not None:
             raise InvalidEncoding("the side that was dialled opened a bidirectional stream")
         previous, self._control_stream = self._control_stream, stream_id
-        self._control = ControlDecoder()
-        if previous is None:
-            return []
-        if stream_id < previous:
-            raise InvalidEncoding(f"control went back from stream {previous} to {stream_id}")
-        return [EndStream(previous, CloseCode.CONTROL_STREAM_SWITCHED)]
+        self._control = ControlDecoder(codecs=self._codecs)
+        return [] if previous is None else [EndStream(previous, CloseCode.CONTROL_STREAM_SWITCHED)]
 
     def _receive_message(self, message: Message) -> list[Effect | Event]:
-        allowed, error = _ALLOWED[self.state]
-        if message.message_type not in allowed:
+        expected, error = _EXPECTED[self.state]
+        established = self.state is State.ESTABLISHED
+        if (message.message_type in _OPENING) == established or (
+            not established and message.message_type != expected
+        ):
             raise error(f"{message.message_type.name} in state {self.state.name}")
         match message:
             case Connect():
-                self.state = State.ESTABLISHED
-                self.peer_info = message.node_info
-                answer = encode(ConnectResponse(ResponseCode.OK, self._self_info))
-                assert self._control_stream is not None  # noqa: S101 - it came on it
-                connected = PeerConnected(
-                    message.node_info, message.peer_mode, message.data_direction
-                )
-                return [SendControl(self._control_stream, answer), connected]
+                return self._answer(message)
             case ConnectResponse(response_code, node_info):
                 if node_info is None or self._connect is None:
                     self.state = State.REFUSED
@@ -211,33 +196,15 @@ class PeerSession:
                 return [PeerConnected(node_info, dialled.peer_mode, dialled.data_direction)]
         return [ControlReceived(message)]
 
-    # -- data --------------------------------------------------------------------------------------
-
-    def _receive_data(self, stream_id: int, data: bytes, fin: bool) -> list[Effect | Event]:
-        self._require_established("a data stream")
-        decoder = self._data.get(stream_id)
-        if decoder is None:
-            if stream_id in self._data:  # refused, and not yet heard of it
-                if fin:
-                    del self._data[stream_id]
-                return []
-            decoder = self._data[stream_id] = DataStreamDecoder()
-        try:
-            events = decoder.feed(data) if data else []
-            if fin:
-                decoder.finish()
-                del self._data[stream_id]
-        except RemoteProtocolError as error:
-            # A stream error, as the document has it: the session and its other streams go on.
-            self.counters.refused_streams += 1
-            if fin:
-                del self._data[stream_id]
-            else:
-                self._data[stream_id] = None
-            return [EndStream(stream_id, error.code)]
-        return [DataReceived(stream_id, events, fin)]
-
-    def _require_established(self, what: str) -> None:
-        if self.state is not State.ESTABLISHED:
-            _, error = _ALLOWED[self.state]
-            raise error(f"{what} in state {self.state.name}")
+    def _answer(self, connect: Connect) -> list[Effect | Event]:
+        stream_id = self._control_stream
+        assert stream_id is not None  # noqa: S101 - CONNECT came on it
+        code = self._admit(connect)
+        if code is not ResponseCode.OK:
+            self.state = State.REFUSED
+            return [SendControl(stream_id, encode(ConnectResponse(code, None))), PeerRefused(code)]
+        self.state = State.ESTABLISHED
+        self.peer_info = connect.node_info
+        answer = encode(ConnectResponse(ResponseCode.OK, self._self_info))
+        connected = PeerConnected(connect.node_info, connect.peer_mode, connect.data_direction)
+        return [SendControl(stream_id, answer), connected]

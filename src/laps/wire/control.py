@@ -23,11 +23,17 @@ MAX_MESSAGE_LENGTH = 1 << 20
 _HEADER = struct.Struct(">BHI")
 
 
-def encode(message: Message) -> bytes:
-    """The message with its common header, or `LocalProtocolError`."""
+def encode(message: Message, *, codecs: Mapping[int, Codec] = CODECS) -> bytes:
+    """The message with its common header, or `LocalProtocolError`.
+
+    What `codecs` lacks is not written: the peer would close the session over it.
+    """
     name = message.message_type.name
+    codec = codecs.get(message.message_type)
+    if codec is None:
+        raise LocalProtocolError(f"{name}: not a message that this peer knows")
     try:
-        body = CODECS[message.message_type].encode(message)
+        body = codec.encode(message)
     except (InvalidEncoding, struct.error, UnicodeEncodeError) as error:
         raise LocalProtocolError(f"{name}: {error}") from error
     if len(body) > MAX_MESSAGE_LENGTH:

@@ -53,21 +53,28 @@ class ResponseCode(IntEnum):
 # --- messages --------------------------------------------------------------------------------
 
 
+class Message:
+    """A control message, the document's or an extension's: a value that knows its type."""
+
+    __slots__ = ()
+    message_type: ClassVar[IntEnum]
+
+
 @dataclass(frozen=True, slots=True)
-class Connect:
+class Connect(Message):
     """The first message, from the peer that dialled."""
 
-    message_type: ClassVar = MessageType.CONNECT
+    message_type = MessageType.CONNECT
     peer_mode: PeerMode
     data_direction: DataDirection
     node_info: NodeInfo
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectResponse:
+class ConnectResponse(Message):
     """The first message from the peer that was dialled."""
 
-    message_type: ClassVar = MessageType.CONNECT_RESPONSE
+    message_type = MessageType.CONNECT_RESPONSE
     response_code: ResponseCode | int
     """A code this edition does not know stays a number: any but 0 is an error."""
     node_info: NodeInfo | None
@@ -75,82 +82,69 @@ class ConnectResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeInfoAdv:
+class NodeInfoAdv(Message):
     """A node can be reached by the sender."""
 
-    message_type: ClassVar = MessageType.NODE_INFO_ADV
+    message_type = MessageType.NODE_INFO_ADV
     node_info: NodeInfo
 
 
 @dataclass(frozen=True, slots=True)
-class NodeInfoWd:
+class NodeInfoWd(Message):
     """A node can no longer be reached by the sender."""
 
-    message_type: ClassVar = MessageType.NODE_INFO_WD
+    message_type = MessageType.NODE_INFO_WD
     node_info: NodeInfo
 
 
 @dataclass(frozen=True, slots=True)
-class SubscribeInfoAdv:
+class SubscribeInfoAdv(Message):
     """An s-relay has a subscriber for a track."""
 
-    message_type: ClassVar = MessageType.SUBSCRIBE_INFO_ADV
+    message_type = MessageType.SUBSCRIBE_INFO_ADV
     subscribe_info: SubscribeInfo
 
 
 @dataclass(frozen=True, slots=True)
-class SubscribeInfoWd:
+class SubscribeInfoWd(Message):
     """An s-relay has no subscriber left for a track."""
 
-    message_type: ClassVar = MessageType.SUBSCRIBE_INFO_WD
+    message_type = MessageType.SUBSCRIBE_INFO_WD
     subscribe_info: SubscribeInfo
 
 
 @dataclass(frozen=True, slots=True)
-class AnnounceInfoAdv:
+class AnnounceInfoAdv(Message):
     """A Stub has a publisher for a namespace or a track."""
 
-    message_type: ClassVar = MessageType.ANNOUNCE_INFO_ADV
+    message_type = MessageType.ANNOUNCE_INFO_ADV
     announce_info: AnnounceInfo
 
 
 @dataclass(frozen=True, slots=True)
-class AnnounceInfoWd:
+class AnnounceInfoWd(Message):
     """A Stub has no publisher left for a namespace or a track."""
 
-    message_type: ClassVar = MessageType.ANNOUNCE_INFO_WD
+    message_type = MessageType.ANNOUNCE_INFO_WD
     announce_info: AnnounceInfo
 
 
 @dataclass(frozen=True, slots=True)
-class SubscribeNodeSetAdv:
+class SubscribeNodeSetAdv(Message):
     """Data that carries this SNS id is for these s-relays."""
 
-    message_type: ClassVar = MessageType.SUBSCRIBE_NODE_SET_ADV
+    message_type = MessageType.SUBSCRIBE_NODE_SET_ADV
     sns_id: SnsId
     nodes: tuple[NodeId, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class SubscribeNodeSetWd:
+class SubscribeNodeSetWd(Message):
     """No more data will carry this SNS id."""
 
-    message_type: ClassVar = MessageType.SUBSCRIBE_NODE_SET_WD
+    message_type = MessageType.SUBSCRIBE_NODE_SET_WD
     sns_id: SnsId
 
-
-Message = (
-    Connect
-    | ConnectResponse
-    | NodeInfoAdv
-    | NodeInfoWd
-    | SubscribeInfoAdv
-    | SubscribeInfoWd
-    | AnnounceInfoAdv
-    | AnnounceInfoWd
-    | SubscribeNodeSetAdv
-    | SubscribeNodeSetWd
-)
 
 # --- bodies ----------------------------------------------------------------------------------
 # An encoder raises InvalidEncoding too, from the checks it shares with its decoder; `encode`

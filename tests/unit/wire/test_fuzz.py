@@ -1,7 +1,7 @@
 """Whatever a peer sends ends in a message, a wait for more or a refusal, in bounded memory."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 
 import pytest
@@ -12,16 +12,26 @@ from laps.errors import RemoteProtocolError
 from laps.types import (
     AnnounceInfo,
     DataDirection,
+    NamespaceInfo,
     NodeId,
     NodeInfo,
+    NodeMetrics,
     NodePathItem,
     NodeType,
     PeerMode,
+    Reachability,
     SnsId,
     SubscribeInfo,
     TrackHash,
 )
 from laps.wire.control import MAX_MESSAGE_LENGTH, ControlDecoder, decode, encode
+from laps.wire.extensions import (
+    EXTENDED_CODECS,
+    GoAway,
+    NamespaceInfoAdv,
+    NamespaceInfoWd,
+    NodeMetricsAdv,
+)
 from laps.wire.objects import (
     MAX_HEADER_LENGTH,
     DataStreamDecoder,
@@ -31,8 +41,10 @@ from laps.wire.objects import (
     encode_new_stream_header,
 )
 from laps.wire.peering import (
+    CODECS,
     AnnounceInfoAdv,
     AnnounceInfoWd,
+    Codec,
     Connect,
     ConnectResponse,
     NodeInfoAdv,
@@ -47,6 +59,9 @@ from laps.wire.peering import (
 NODE = NodeInfo(NodeId(1), NodeType.EDGE, "relay", 1.5, 2.5, (NodePathItem(NodeId(2), 3),))
 SUBSCRIBE = SubscribeInfo(7, NodeId(1), TrackHash(1, 2, 3), b"subscribe")
 ANNOUNCE = AnnounceInfo(NodeId(1), (2, 3), 4)
+REACHED = (Reachability(NodeId(2), 3, 0.5),)
+METRICS = NodeMetrics(7, NodeId(1), 0.5, 9, 8, "here", ("a", "b"), REACHED, (NodeId(2), NodeId(3)))
+NAMESPACE = NamespaceInfo(7, NodeId(1), (b"conference", b"12"), b"video")
 
 MESSAGES = [
     encode(Connect(PeerMode.BOTH, DataDirection.BIDIRECTIONAL, NODE)),
@@ -60,6 +75,15 @@ MESSAGES = [
     encode(AnnounceInfoWd(ANNOUNCE)),
     encode(SubscribeNodeSetAdv(SnsId(1), (NodeId(1), NodeId(2)))),
     encode(SubscribeNodeSetWd(SnsId(1))),
+]
+EXTENSIONS = [
+    encode(message, codecs=EXTENDED_CODECS)
+    for message in (
+        NodeMetricsAdv(METRICS),
+        NamespaceInfoAdv(NAMESPACE),
+        NamespaceInfoWd(NamespaceInfo(7, NodeId(1), (b"conference",))),
+        GoAway(5000, "relay:33434"),
+    )
 ]
 STREAMS = [
     encode_new_stream_header(SnsId(1), 2, 3, 4, 5) + b"hello",
@@ -132,14 +156,19 @@ def chunks(random: Random, data: bytes) -> list[bytes]:
 # --- what must hold --------------------------------------------------------------------------
 
 
-def read_control(data: list[bytes]) -> None:
-    decoder = ControlDecoder()
+def read_control(data: list[bytes], codecs: Mapping[int, Codec] = CODECS) -> None:
+    decoder = ControlDecoder(codecs=codecs)
     for chunk in data:
         decoder.feed(chunk)
         for message in decoder:
             # What is taken from a peer can be sent on to the next.
-            assert decode(encode(message)) == (message, len(encode(message)))
+            written = encode(message, codecs=codecs)
+            assert decode(written, codecs=codecs) == (message, len(written))
         assert decoder.unfinished_bytes < 7 + MAX_MESSAGE_LENGTH
+
+
+def read_extended(data: list[bytes]) -> None:
+    read_control(data, EXTENDED_CODECS)
 
 
 def read_stream(data: list[bytes]) -> None:
@@ -176,6 +205,7 @@ def refusal(read: Reader, data: list[bytes]) -> int | None:
     ("read", "corpus", "codes"),
     [
         pytest.param(read_control, MESSAGES, {34, 35}, id="control"),
+        pytest.param(read_extended, EXTENSIONS, {34, 35}, id="extended"),
         pytest.param(read_stream, STREAMS, {35, 36}, id="stream"),
         pytest.param(read_datagram, DATAGRAMS, {35}, id="datagram"),
     ],
@@ -193,10 +223,14 @@ def test_mutated_bytes_are_read_or_refused(
 @settings(deadline=None, max_examples=200)
 @given(st.binary(max_size=64))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
-    for read in (read_control, read_stream, read_datagram):
+    for read in (read_control, read_extended, read_stream, read_datagram):
         assert refusal(read, [data]) in {None, 34, 35, 36}
     # A right header in front takes the bytes further into the decoder.
     for message in MESSAGES:
         assert refusal(read_control, [message[:3], len(data).to_bytes(4), data]) in {None, 35}
+    for message in EXTENSIONS:
+        chunks = [message[:3], len(data).to_bytes(4), data]
+        assert refusal(read_extended, chunks) in {None, 35}
+        assert refusal(read_control, chunks) == 34
     assert refusal(read_stream, [STREAMS[0], data]) in {None, 35}
     assert refusal(read_datagram, [b"\x16\x00" + data]) in {None, 35}

@@ -9,11 +9,14 @@ from laps.errors import RemoteProtocolError
 from laps.types import (
     AnnounceInfo,
     DataDirection,
+    NamespaceInfo,
     NodeId,
     NodeInfo,
+    NodeMetrics,
     NodePathItem,
     NodeType,
     PeerMode,
+    Reachability,
     SnsId,
     SubscribeInfo,
     TrackHash,
@@ -23,8 +26,9 @@ from laps.types import (
     parse_node_id,
     track_alias,
 )
-from laps.wire import peering
+from laps.wire import extensions, peering
 from laps.wire.control import ControlDecoder, decode, encode
+from laps.wire.extensions import EXTENDED_CODECS
 from laps.wire.objects import (
     DatagramHeader,
     DataStreamDecoder,
@@ -106,6 +110,34 @@ def announce_info(meaning: Meaning) -> AnnounceInfo:
     )
 
 
+def node_metrics(meaning: Meaning) -> NodeMetrics:
+    reached = []
+    for item in meaning["reachability"].split():
+        node_id, _, measured = item.partition("@")
+        srtt_us, _, loss = measured.partition("/")
+        reached.append(Reachability(parse_node_id(node_id), number(srtt_us), float(loss)))
+    return NodeMetrics(
+        number(meaning["sequence"]),
+        parse_node_id(meaning["source_node_id"]),
+        float(meaning["load"]),
+        number(meaning["capacity_bps"]),
+        number(meaning["egress_bps"]),
+        meaning["region"],
+        tuple(meaning["tags"].split()),
+        tuple(reached),
+        node_ids(meaning["best_vias"]),
+    )
+
+
+def namespace_info(meaning: Meaning) -> NamespaceInfo:
+    return NamespaceInfo(
+        number(meaning["sequence"]),
+        parse_node_id(meaning["source_node_id"]),
+        tuple(map(bytes.fromhex, meaning["namespace"].split())),
+        bytes.fromhex(meaning["name"]) if "name" in meaning else None,
+    )
+
+
 def track_hash(meaning: Meaning) -> TrackHash:
     return TrackHash(
         number(meaning["namespace_hash"]),
@@ -142,6 +174,19 @@ def message(meaning: Meaning) -> peering.Message:
             return peering.SubscribeNodeSetAdv(SnsId(number(meaning["sns_id"])), nodes)
         case "SUBSCRIBE_NODE_SET_WD":
             return peering.SubscribeNodeSetWd(SnsId(number(meaning["sns_id"])))
+    return extension(meaning)
+
+
+def extension(meaning: Meaning) -> peering.Message:
+    match meaning["message"]:
+        case "NODE_METRICS":
+            return extensions.NodeMetricsAdv(node_metrics(meaning))
+        case "NAMESPACE_INFO_ADV":
+            return extensions.NamespaceInfoAdv(namespace_info(meaning))
+        case "NAMESPACE_INFO_WD":
+            return extensions.NamespaceInfoWd(namespace_info(meaning))
+        case "GOAWAY":
+            return extensions.GoAway(number(meaning["grace_ms"]), meaning["contact"])
     raise AssertionError(f"no such message: {meaning['message']}")
 
 
@@ -168,13 +213,15 @@ def encode_header(header: ObjectHeader) -> bytes:
 
 @with_key("message")
 def test_a_control_message_is_read(case: Case) -> None:
-    assert decode(case.data) == (message(case.meaning), len(case.data))
+    whole = message(case.meaning), len(case.data)
+    assert decode(case.data, codecs=EXTENDED_CODECS) == whole
 
 
 @with_key("message")
 def test_a_control_message_is_written(case: Case) -> None:
     canonical = case.meaning.get("encode") != "no"
-    assert (encode(message(case.meaning)) == case.data) is canonical
+    written = encode(message(case.meaning), codecs=EXTENDED_CODECS)
+    assert (written == case.data) is canonical
 
 
 @with_key("object")
@@ -191,13 +238,18 @@ def test_a_data_object_is_written(case: Case) -> None:
     assert (data == case.data) is canonical
 
 
+def read_control(decoder: ControlDecoder, data: bytes) -> list[object]:
+    decoder.feed(data)
+    return list(decoder)
+
+
 def arrive(case: Case) -> list[object]:
     """What the case's reader makes of its bytes; nothing while it waits for more."""
     match case.meaning["reader"]:
         case "control":
-            decoder = ControlDecoder()
-            decoder.feed(case.data)
-            return list(decoder)
+            return read_control(ControlDecoder(), case.data)
+        case "extended":
+            return read_control(ControlDecoder(codecs=EXTENDED_CODECS), case.data)
         case "stream":
             return list(DataStreamDecoder().feed(case.data))
         case "datagram":
@@ -217,7 +269,7 @@ def test_what_is_unfinished_waits(case: Case) -> None:
     assert arrive(case) == []
 
 
-@with_key("namespace")
+@with_key("tuple_hashes")
 def test_a_track_is_hashed(case: Case) -> None:
     parts = tuple(bytes.fromhex(part) for part in case.meaning["namespace"].split())
     hashes = hash_track(TrackName(parts, bytes.fromhex(case.meaning["name"])))
@@ -229,6 +281,7 @@ def test_a_track_is_hashed(case: Case) -> None:
 
 def test_every_message_and_object_has_vectors() -> None:
     messages = {case.meaning.get("message") for case in CASES} - {None}
-    assert messages == {message_type.name for message_type in peering.MessageType}
+    types = [*peering.MessageType, *extensions.ExtensionType]
+    assert messages == {message_type.name for message_type in types}
     objects = {case.meaning.get("object") for case in CASES} - {None}
     assert objects == {"DATAGRAM", "NEW_STREAM", "EXISTING_STREAM"}

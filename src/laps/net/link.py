@@ -1,0 +1,138 @@
+"""A connection to a peer relay, as the relay in the middle uses it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from laps.errors import CloseCode, ConnectionClosed, DatagramTooLarge, SendBufferFull
+from laps.net.egress import Egress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from laps.config import EgressConfig
+    from laps.infobase.nodes import SessionId
+    from laps.net.connection import Connection
+    from laps.net.egress import EgressStream
+
+PEERING_ALPN: Final = "laps"
+EXTENDED_ALPN: Final = "laps-x1"
+
+# Control goes ahead of all data, whose ranks are 0 to 255.
+CONTROL_RANK: Final = -1
+
+# The document names no code for a stream that was dropped; 0 says no error of the peer's.
+DROPPED: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LinkEvents:
+    """What a link tells whoever runs the relay."""
+
+    data: Callable[[QuicLink, int, bytes, bool], None]
+    datagram: Callable[[QuicLink, bytes], None]
+    reset: Callable[[QuicLink, int, int], None]
+    closed: Callable[[QuicLink, ConnectionClosed], None]
+    tick: Callable[[QuicLink], None]
+
+
+class QuicLink:
+    """A `relay.ports.Link` on a QUIC connection; it is the connection's receiver too."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        number: SessionId,
+        config: EgressConfig,
+        events: LinkEvents,
+        *,
+        dialled: bool,
+    ) -> None:
+        self.id = number
+        self.connection = connection
+        self.opened_at = connection.opened_at
+        self.dialled = dialled
+        self.extended = connection.alpn == EXTENDED_ALPN
+        self.too_large_datagrams = 0
+        self.egress = Egress(connection, config, expired_code=DROPPED, full_code=DROPPED)
+        self._events = events
+        self._control: EgressStream | None = None
+        connection.tick = self._tick
+
+    def __str__(self) -> str:
+        host, port = self.connection.remote[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    # -- what the relay calls ----------------------------------------------------------------------
+
+    @property
+    def srtt_us(self) -> int:
+        """The smoothed round trip time of now."""
+        return self.connection.stats().srtt_us
+
+    def open_control(self) -> int:
+        """Open a bidirectional stream."""
+        return self.connection.open_stream(unidirectional=False)
+
+    def send_control(self, stream_id: int, data: bytes) -> None:
+        """Write a control message; a peer that reads none of them is given up."""
+        if self._control is None or self._control.stream_id != stream_id:
+            self._control = self.egress.adopt(stream_id, CONTROL_RANK)
+        try:
+            self._control.write(data)
+        except SendBufferFull as full:
+            self.close(CloseCode.GRACEFUL, f"control messages are not read: {full}")
+
+    def open_stream(self, priority: int, ttl_us: int) -> EgressStream:
+        """A new data stream."""
+        return self.egress.open(priority, ttl_us)
+
+    def send_datagram(self, data: bytes, priority: int) -> None:
+        """Send a datagram, or lose it."""
+        try:
+            self.egress.send_datagram(data, priority)
+        except DatagramTooLarge:
+            self.too_large_datagrams += 1
+        except ConnectionClosed:
+            pass
+
+    def end_stream(self, stream_id: int, code: int) -> None:
+        """Reset our half of a stream, and ask the peer to stop with its own."""
+        if self.connection.established:
+            self.connection.stop_stream(stream_id, code)
+            self.connection.reset_stream(stream_id, code)
+
+    def close(self, code: int, reason: str) -> None:
+        """End the connection."""
+        self.connection.close(code, reason)
+
+    # -- what the connection tells -----------------------------------------------------------------
+
+    def stream_data(self, stream_id: int, data: bytes, fin: bool) -> None:
+        """As `Receiver`."""
+        self._events.data(self, stream_id, data, fin)
+
+    def datagram(self, data: bytes) -> None:
+        """As `Receiver`."""
+        self._events.datagram(self, data)
+
+    def stream_reset(self, stream_id: int, code: int) -> None:
+        """As `Receiver`."""
+        self._events.reset(self, stream_id, code)
+
+    def stop_sending(self, stream_id: int, code: int) -> None:
+        """As `Receiver`."""
+        self.egress.stopped(stream_id)
+
+    def writable(self) -> None:
+        """As `Receiver`."""
+        self.egress.writable()
+
+    def closed(self, close: ConnectionClosed) -> None:
+        """As `Receiver`."""
+        self._events.closed(self, close)
+
+    def _tick(self, now: float) -> None:
+        self.egress.tick(now)
+        self._events.tick(self)

@@ -1,0 +1,451 @@
+"""The data plane: streams and datagrams in, streams and datagrams out, as they come.
+
+A stream is looked at once, at its start: its header names the flow, the flow names the egresses,
+and each egress is given a stream of its own whose header carries that link's SNS id. From then on
+every chunk is one look-up and one write for each egress. What comes from a peer is framed as data
+objects already and is passed on as it is; what comes from a publisher is wrapped, a slice an
+object; what goes to a client is unwrapped.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from laps.errors import InvalidStartOfStream, RemoteProtocolError
+from laps.wire.objects import (
+    DataStreamDecoder,
+    ExistingStreamHeader,
+    NewStreamHeader,
+    decode_datagram,
+    decode_object_header,
+    encode_datagram_header,
+    encode_existing_stream_header,
+    encode_new_stream_header,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable
+
+    from laps.infobase.nodes import SessionId
+    from laps.relay.ports import Client, Link, OutStream
+    from laps.routing.forwarding import Fib, Flow, SnsUpdate
+    from laps.types import SnsId, TrackHash
+
+# The document has no code for data that was dropped; 0 says that the peer did nothing wrong.
+DROPPED: Final = 0
+
+# Where a datagram stands among the others; the header of a datagram has no priority of its own.
+DATAGRAM_PRIORITY: Final = 0
+
+
+@dataclass(slots=True)
+class DataCounters:
+    """What became of the data, for the operator."""
+
+    streams: int = 0
+    datagrams: int = 0
+    copies: int = 0
+    "Streams and datagrams sent on, to peers and clients."
+    unwanted: int = 0
+    "Streams and datagrams nobody is subscribed to."
+    refused_streams: int = 0
+    held: int = 0
+    "Came ahead of their SNS, and waited for it."
+    held_dropped: int = 0
+    "Waited in vain, or for too much."
+
+
+class Wrapped:
+    """A publisher's bytes to a peer: each slice is a data object."""
+
+    __slots__ = ("_out", "_start")
+
+    def __init__(self, out: OutStream, start: Callable[[int], bytes]) -> None:
+        self._out = out
+        self._start: Callable[[int], bytes] | None = start
+        "Makes the first header, from the length of the first slice."
+
+    @property
+    def over(self) -> bool:
+        """As `OutStream`."""
+        return self._out.over
+
+    def write(self, data: bytes | memoryview) -> bool:
+        """As `OutStream`."""
+        return self._out.write(self._header(len(data))) and self._out.write(data)
+
+    def finish(self, data: bytes | memoryview = b"") -> bool:
+        """As `OutStream`."""
+        if data or self._start is not None:
+            return self._out.write(self._header(len(data))) and self._out.finish(data)
+        return self._out.finish()
+
+    def reset(self, code: int) -> None:
+        """As `OutStream`."""
+        self._out.reset(code)
+
+    def _header(self, size: int) -> bytes:
+        start, self._start = self._start, None
+        return encode_existing_stream_header(size) if start is None else start(size)
+
+
+@dataclass(slots=True, eq=False)
+class Passing:
+    """A stream on its way through."""
+
+    flow: Flow | None = None
+    outs: list[OutStream] = field(default_factory=list)
+    "To peers: bytes as they come, or wrapped."
+    clients: list[OutStream] = field(default_factory=list)
+    "To clients: the publisher's own bytes."
+    links: list[tuple[SessionId, SnsId]] = field(default_factory=list)
+    "The sets that `outs` run under."
+    decoder: DataStreamDecoder | None = None
+    "Finds the publisher's bytes in a peer's stream, where a client wants them."
+    head: bytes = b""
+    "What has come of a header that is not complete, or of a stream that waits for its SNS."
+    waiting: bool = False
+    refused: bool = False
+
+
+class DataPlane:
+    """The streams and datagrams that pass through one relay."""
+
+    def __init__(
+        self,
+        fib: Fib,
+        links: dict[SessionId, Link],
+        clients_of: Callable[[int], Iterable[tuple[Client, TrackHash]]],
+        tell: Callable[[SnsUpdate], None],
+        hold_s: float,
+        hold_bytes: int,
+    ) -> None:
+        """`clients_of` names the local subscribers of a track; `tell` sends an SNS update."""
+        self.counters = DataCounters()
+        self._fib = fib
+        self._links = links
+        self._clients_of = clients_of
+        self._tell = tell
+        self._hold_s = hold_s
+        self._hold_bytes = hold_bytes
+        self._streams: dict[tuple[Hashable, Hashable], Passing] = {}
+        self._held: dict[SessionId, deque[_Held]] = {}
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    @property
+    def holding(self) -> bool:
+        """Whether anything waits for its SNS."""
+        return any(self._held.values())
+
+    # -- from a publisher --------------------------------------------------------------------------
+
+    def publish(
+        self,
+        client: Client,
+        track: TrackHash,
+        stream_key: Hashable,
+        data: bytes,
+        fin: bool,
+        priority: int,
+        ttl_us: int,
+    ) -> None:
+        """Bytes of a publisher's stream; the first with a new key opens it."""
+        key = (client, stream_key)
+        passing = self._streams.get(key)
+        if passing is None:
+            flow = self._fib.get((client, track.full_name_hash))
+            passing = self._streams[key] = Passing(flow)
+            if flow is not None:
+                self._open(passing, track.full_name_hash, priority, ttl_us, wrapped=True)
+            self._count_new(passing)
+        for outs in (passing.outs, passing.clients):
+            _write(outs, data, fin)
+        if fin:
+            self._ended(key, passing)
+
+    def publish_datagram(self, client: Client, track: TrackHash, data: bytes) -> None:
+        """A publisher's datagram."""
+        self.counters.datagrams += 1
+        flow = self._fib.get((client, track.full_name_hash))
+        if flow is not None:
+            self._send_datagram(flow, track.full_name_hash, data)
+        self._deliver_datagram(track.full_name_hash, data)
+
+    # -- from a peer -------------------------------------------------------------------------------
+
+    def receive(
+        self, link: Link, stream_id: int, data: bytes, fin: bool, source: Client | None, now: float
+    ) -> None:
+        """Bytes of a peer's data stream. `source` is set for a Stub, who stands for a publisher."""
+        key = (link.id, stream_id)
+        passing = self._streams.get(key)
+        if passing is None:
+            passing = self._streams[key] = Passing()
+        try:
+            if passing.flow is None and not passing.refused:
+                self._begin(link, stream_id, passing, data, fin, source, now)
+            elif passing.decoder is None:
+                _write(passing.outs, data, fin)
+            else:
+                _write(passing.outs, data, fin)
+                self._unwrap(passing, data, fin)
+        except RemoteProtocolError as error:
+            # A stream error, as the document has it: the session and its other streams go on.
+            self.counters.refused_streams += 1
+            self._abort(passing, error.code)
+            passing.refused = True
+            link.end_stream(stream_id, error.code)
+        if fin and not passing.waiting:
+            self._ended(key, passing)
+
+    def reset(self, source: Hashable, stream_key: Hashable, code: int) -> None:
+        """A peer or publisher gave a stream up: so do we, with its code."""
+        passing = self._streams.get((source, stream_key))
+        if passing is not None:
+            self._abort(passing, code)
+            self._ended((source, stream_key), passing)
+
+    def receive_datagram(self, link: Link, data: bytes, source: Client | None, now: float) -> None:
+        """A data object in a datagram."""
+        header, payload = decode_datagram(data)
+        key = (link.id, header.sns_id) if source is None else (source, header.full_name_hash)
+        flow = self._fib.get(key)
+        if flow is None:
+            self._hold(link, _Held(now + self._hold_s, header.sns_id, None, data), now)
+            return
+        self.counters.datagrams += 1
+        self._send_datagram(flow, header.full_name_hash, payload)
+        if flow.local:
+            self._deliver_datagram(header.full_name_hash, bytes(payload), source)
+
+    def sns_known(self, link: Link, sns_id: SnsId, now: float) -> None:
+        """An SNS has come: what waited for it goes on."""
+        held = self._held.get(link.id)
+        if not held:
+            return
+        self._held[link.id] = deque(item for item in held if item.sns_id != sns_id)
+        for item in held:
+            if item.sns_id != sns_id:
+                continue
+            if item.stream_id is None:
+                self.receive_datagram(link, item.data, None, now)
+            elif (passing := self._streams.get((link.id, item.stream_id))) is not None:
+                data, passing.head, passing.waiting = passing.head, b"", False
+                self.receive(link, item.stream_id, data, item.fin, None, now)
+
+    def close_source(self, source: Hashable) -> None:
+        """A peer or publisher is gone, in the middle of whatever it was sending."""
+        if source in self._held:
+            del self._held[source]  # type: ignore[arg-type]
+        for key in [key for key in self._streams if key[0] == source]:
+            passing = self._streams[key]
+            self._abort(passing, DROPPED)
+            self._ended(key, passing)
+
+    def expire(self, now: float) -> None:
+        """Drop what has waited for its SNS for too long."""
+        for link_id, held in self._held.items():
+            while held and held[0].deadline <= now:
+                self._drop_held(link_id, held.popleft())
+
+    def next_expiry(self) -> float | None:
+        """When `expire` is needed."""
+        return min((held[0].deadline for held in self._held.values() if held), default=None)
+
+    # -- how a stream begins -----------------------------------------------------------------------
+
+    def _begin(
+        self,
+        link: Link,
+        stream_id: int,
+        passing: Passing,
+        data: bytes,
+        fin: bool,
+        source: Client | None,
+        now: float,
+    ) -> None:
+        """Read the header, find the flow, open the egresses."""
+        held_before = len(passing.head)
+        passing.head += data
+        if passing.waiting:
+            self._grow_held(link, stream_id, len(passing.head) - held_before, fin)
+            return
+        if len(passing.head) > 1 and passing.head[1] != 2:
+            raise InvalidStartOfStream(f"a stream starts with type {passing.head[1]}")
+        header = decode_object_header(passing.head)
+        if not isinstance(header, NewStreamHeader):
+            if fin:
+                raise InvalidStartOfStream("the stream ended ahead of its first header")
+            return
+        key = (link.id, header.sns_id) if source is None else (source, header.full_name_hash)
+        flow = self._fib.get(key)
+        if flow is None and source is None:
+            passing.waiting = True
+            self._hold(link, _Held(now + self._hold_s, header.sns_id, stream_id, b"", fin), now)
+            self._grow_held(link, stream_id, len(passing.head), fin)
+            return
+        passing.flow = flow
+        if flow is None:  # a Stub's stream that nobody asked for, or nobody any more
+            passing.refused = True
+            self.counters.unwanted += 1
+            link.end_stream(stream_id, DROPPED)
+            return
+        head, passing.head = passing.head, b""
+        self._open(passing, header.full_name_hash, header.priority, header.ttl_us, wrapped=False)
+        self._count_new(passing)
+        rest = head[header.header_length :]
+        for out, (_, sns_id) in zip(passing.outs, passing.links, strict=True):
+            start = encode_new_stream_header(
+                sns_id, header.full_name_hash, header.priority, header.ttl_us, header.data_length
+            )
+            out.finish(start + rest) if fin else out.write(start + rest)
+        if passing.clients:
+            passing.decoder = DataStreamDecoder()
+            self._unwrap(passing, head, fin)
+
+    def _open(
+        self, passing: Passing, full_name_hash: int, priority: int, ttl_us: int, *, wrapped: bool
+    ) -> None:
+        flow = passing.flow
+        if flow is None:
+            return
+        for link_id, sns_id in flow.current():
+            link = self._links.get(link_id)
+            if link is None:
+                continue
+            out: OutStream = link.open_stream(priority, ttl_us)
+            if wrapped:
+                out = Wrapped(out, _starter(sns_id, full_name_hash, priority, ttl_us))
+            passing.outs.append(out)
+            passing.links.append((link_id, sns_id))
+            self._fib.stream_opened(flow, link_id)
+        if flow.local:
+            passing.clients = [
+                client.open_stream(track, priority, ttl_us)
+                for client, track in self._clients_of(full_name_hash)
+                # A Stub has its own streams already.
+                if wrapped or client is not flow.key[0]  # type: ignore[index]
+            ]
+
+    def _count_new(self, passing: Passing) -> None:
+        self.counters.streams += 1
+        copies = len(passing.outs) + len(passing.clients)
+        self.counters.copies += copies
+        self.counters.unwanted += not copies
+
+    def _unwrap(self, passing: Passing, data: bytes, fin: bool) -> None:
+        decoder = passing.decoder
+        assert decoder is not None  # noqa: S101 - only called where there is one
+        for event in decoder.feed(data) if data else ():
+            if not isinstance(event, NewStreamHeader | ExistingStreamHeader):
+                _write(passing.clients, event, False)
+        if fin:
+            decoder.finish()
+            _write(passing.clients, b"", True)
+
+    # -- how it ends -------------------------------------------------------------------------------
+
+    def _abort(self, passing: Passing, code: int) -> None:
+        for out in (*passing.outs, *passing.clients):
+            if not out.over:
+                out.reset(code)
+        passing.outs.clear()
+        passing.clients.clear()
+        passing.decoder = None
+
+    def _ended(self, key: tuple[Hashable, Hashable], passing: Passing) -> None:
+        self._streams.pop(key, None)
+        if passing.flow is not None:
+            for link_id, sns_id in passing.links:
+                update = self._fib.stream_closed(passing.flow, link_id, sns_id)
+                if update is not None:
+                    self._tell(update)
+        passing.links = []
+
+    # -- datagrams ---------------------------------------------------------------------------------
+
+    def _send_datagram(self, flow: Flow, full_name_hash: int, data: bytes | memoryview) -> None:
+        for link_id, sns_id in flow.current():
+            if (link := self._links.get(link_id)) is not None:
+                header = encode_datagram_header(sns_id, full_name_hash, len(data))
+                link.send_datagram(header + data, DATAGRAM_PRIORITY)
+                self.counters.copies += 1
+
+    def _deliver_datagram(
+        self, full_name_hash: int, data: bytes, stub: Client | None = None
+    ) -> None:
+        """To the clients of a track, but not back to the Stub it came from."""
+        for client, track in self._clients_of(full_name_hash):
+            if client is not stub:
+                client.send_datagram(track, data, DATAGRAM_PRIORITY)
+                self.counters.copies += 1
+
+    # -- what came ahead of its SNS ----------------------------------------------------------------
+
+    def _hold(self, link: Link, item: _Held, now: float) -> None:
+        self.counters.held += 1
+        held = self._held.setdefault(link.id, deque())
+        held.append(item)
+        self._bound(link.id, held)
+
+    def _grow_held(self, link: Link, stream_id: int, size: int, fin: bool) -> None:
+        held = self._held.setdefault(link.id, deque())
+        for item in held:
+            if item.stream_id == stream_id:
+                item.size += size
+                item.fin = item.fin or fin
+        self._bound(link.id, held)
+
+    def _bound(self, link_id: SessionId, held: deque[_Held]) -> None:
+        while held and sum(item.size for item in held) > self._hold_bytes:
+            self._drop_held(link_id, held.popleft())
+
+    def _drop_held(self, link_id: SessionId, item: _Held) -> None:
+        self.counters.held_dropped += 1
+        if item.stream_id is None:
+            return
+        passing = self._streams.get((link_id, item.stream_id))
+        if passing is None:
+            return
+        passing.head, passing.waiting, passing.refused = b"", False, True
+        if item.fin:
+            del self._streams[link_id, item.stream_id]
+        elif (link := self._links.get(link_id)) is not None:
+            link.end_stream(item.stream_id, DROPPED)
+
+
+@dataclass(slots=True)
+class _Held:
+    """A datagram, or a stream's beginning, that waits for its SNS."""
+
+    deadline: float
+    sns_id: SnsId
+    stream_id: int | None
+    data: bytes
+    fin: bool = False
+    size: int = 0
+
+    def __post_init__(self) -> None:
+        self.size = len(self.data)
+
+
+def _starter(
+    sns_id: SnsId, full_name_hash: int, priority: int, ttl_us: int
+) -> Callable[[int], bytes]:
+    return lambda size: encode_new_stream_header(sns_id, full_name_hash, priority, ttl_us, size)
+
+
+def _write(outs: list[OutStream], data: bytes | memoryview, fin: bool) -> None:
+    """One write for each; those that are over are left out from then on."""
+    if not data and not fin:
+        return
+    dead = None
+    for out in outs:
+        if not (out.finish(data) if fin else out.write(data)):
+            dead = out
+    if dead is not None:
+        outs[:] = [out for out in outs if not out.over]

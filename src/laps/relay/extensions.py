@@ -1,0 +1,403 @@
+"""What a relay does with the extensions of ALPN `laps-x1`: metrics, namespaces and leaving.
+
+- Metrics and namespaces travel as subscribes do: from the node they are of, to every control peer
+  that is told of that node, and right behind its advertisement; never back to where they came from,
+  nor to the node itself. Whoever no longer knows a way to a node forgets what it said.
+- Every relay but a Stub keeps them, a Via too: there are few of them, and a peer that comes later
+  is told.
+- A Stub hears none of them. It tells its Edge what its publishers offer, and the Edge offers it as
+  its own, as it does with announces.
+- A peer whose control link has no extensions is passed by. What is beyond it is not heard of.
+- GOAWAY is between two relays and goes no further.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from laps.errors import InvalidEncoding
+from laps.infobase.metrics import Metrics, MetricsChange
+from laps.infobase.namespaces import NamespaceChange, Namespaces
+from laps.relay.roles import Role
+from laps.types import NamespaceInfo, next_sequence
+from laps.wire.extensions import (
+    MAX_REACHABILITY,
+    GoAway,
+    NamespaceInfoAdv,
+    NamespaceInfoWd,
+    NodeMetricsAdv,
+    check_full_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Mapping
+
+    from laps.infobase.namespaces import Names
+    from laps.infobase.nodes import Nodes, SessionId
+    from laps.relay.peers import Peer, PeerLink
+    from laps.routing.draining import Draining
+    from laps.types import NodeId, NodeMetrics
+    from laps.wire.peering import Message
+
+# A figure that changed by less than this share, or by less than its floor, is the same.
+METRICS_CHANGE: Final = 0.05
+# Each floor is what varies by itself from one measurement to the next.
+LOAD_FLOOR: Final = 0.01
+LOSS_FLOOR: Final = 0.001
+RATE_FLOOR_BPS: Final = 100_000
+SRTT_FLOOR_US: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ExtensionSettings:
+    """What an operator may decide about the extensions."""
+
+    metrics_s: float = 2.0
+    "Our own metrics are told no more often than this, as nodes are."
+    confirm_s: float = 5.0
+    "How long a node that is back has to say what it still offers."
+    grace_s: float = 5.0
+    "How long we stay after GOAWAY: two hops learn of other ways, at 2 s each, and take them."
+
+
+@dataclass(slots=True)
+class ExtensionCounters:
+    """What the operator may want to know of them."""
+
+    goaways_received: int = 0
+    names_too_long: int = 0
+    "Offered here, and not told to others: no message can carry the name."
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLeaving:
+    """A peer has said GOAWAY: time to dial its contact, if it named one."""
+
+    node_id: NodeId
+    contact: str
+    leaves_at: float
+
+
+ExtensionEvent = PeerLeaving | NamespaceChange | MetricsChange
+
+
+@dataclass(slots=True)
+class _Confirming:
+    """A node whose control link has just come up, saying what it offers."""
+
+    control: PeerLink
+    due: float
+    said: set[Names] = field(default_factory=set)
+
+
+class Extensions:
+    """Metrics, namespaces and leaving, at one relay."""
+
+    def __init__(
+        self,
+        self_id: NodeId,
+        role: Role,
+        nodes: Nodes,
+        draining: Draining,
+        peers: Mapping[NodeId, Peer],
+        send: Callable[[PeerLink, Message], None],
+        nodes_touched: Callable[[Iterable[NodeId], float], None],
+        report: Callable[[ExtensionEvent], None],
+        settings: ExtensionSettings,
+        epoch: int,
+    ) -> None:
+        """`nodes` selects with `draining`; `epoch` is the time of day, for sequence numbers."""
+        self.settings = settings
+        self.counters = ExtensionCounters()
+        self.metrics = Metrics()
+        self.namespaces = Namespaces()
+        self._self_id = self_id
+        self._is_stub = role is Role.STUB
+        self._nodes = nodes
+        self._draining = draining
+        self._peers = peers
+        self._send = send
+        self._nodes_touched = nodes_touched
+        self._report = report
+        self._epoch = epoch
+        self._begun: dict[NodeId, PeerLink] = {}
+        "The control link on which each peer has been told what is our own."
+        self._confirming: dict[NodeId, _Confirming] = {}
+        self._publishers: dict[Names, dict[Hashable, None]] = {}
+        self._measured: NodeMetrics | None = None
+        self._metrics_told_at: float | None = None
+        self._metrics_at: float | None = None
+        self._goaway: GoAway | None = None
+
+    # -- peers -------------------------------------------------------------------------------------
+
+    def begin(self, peer: Peer, now: float) -> None:
+        """A control link is up: tell what is our own, and hear what is the peer's.
+
+        On a Stub this is for the one Edge that it speaks with.
+        """
+        control = peer.control
+        if control is None or not control.link.extended or peer.is_stub:
+            return
+        self._begun[peer.node_id] = control
+        self._tell_all_of(peer, self._self_id)
+        if self._goaway is not None:
+            self._send(control, self._goaway)
+        if not self._is_stub:
+            due = now + self.settings.confirm_s
+            self._confirming[peer.node_id] = _Confirming(control, due)
+
+    def advertised(self, peer: Peer, node_id: NodeId) -> None:
+        """A peer has just been told of a node that it did not know of by us."""
+        if self._hears(peer):
+            self._tell_all_of(peer, node_id)
+
+    def receive(self, peer: Peer, message: Message, now: float, stub: Hashable = None) -> bool:
+        """Take a message; False if it is not an extension's, or has no place here.
+
+        `stub` is the client that a Stub is to us, if the peer is one.
+        """
+        match message:
+            case NodeMetricsAdv(metrics):
+                return self._metrics_heard(peer, metrics)
+            case NamespaceInfoAdv(info) if stub is not None:
+                self.announce(stub, info.namespace, info.name, now)
+            case NamespaceInfoWd(info) if stub is not None:
+                self.unannounce(stub, info.namespace, info.name, now)
+            case NamespaceInfoAdv(info):
+                return self._namespace_heard(peer, info, added=True, now=now)
+            case NamespaceInfoWd(info):
+                return self._namespace_heard(peer, info, added=False, now=now)
+            case GoAway():
+                self._peer_leaves(peer, message, now)
+            case _:
+                return False
+        return True
+
+    def link_closed(self, link_id: SessionId) -> None:
+        """A link is over."""
+        self._draining.discard(link_id)
+
+    def purge(self, node_id: NodeId) -> None:
+        """No way leads to a node any more."""
+        self._begun.pop(node_id, None)
+        self._confirming.pop(node_id, None)
+        if (gone := self.metrics.purge_source(node_id)) is not None:
+            self._report(gone)
+        for change in self.namespaces.purge_source(node_id):
+            self._report(change)
+
+    # -- our own -----------------------------------------------------------------------------------
+
+    def announce(
+        self, client: Hashable, namespace: tuple[bytes, ...], name: bytes | None, now: float
+    ) -> None:
+        """A publisher offers a namespace or a track; the first here is told to the network."""
+        try:
+            check_full_name(namespace, name)
+        except InvalidEncoding:
+            self.counters.names_too_long += 1
+            return
+        publishers = self._publishers.setdefault((namespace, name), {})
+        first = not publishers
+        publishers[client] = None
+        if first:
+            self._tell_own((namespace, name), added=True, now=now)
+
+    def unannounce(
+        self, client: Hashable, namespace: tuple[bytes, ...], name: bytes | None, now: float
+    ) -> None:
+        """A publisher offers it no more; the last here is told to the network."""
+        names = namespace, name
+        publishers = self._publishers.get(names, {})
+        if client not in publishers:
+            return
+        del publishers[client]
+        if not publishers:
+            del self._publishers[names]
+            self._tell_own(names, added=False, now=now)
+
+    def client_closed(self, client: Hashable, now: float) -> None:
+        """A publisher, or a Stub, is gone with all it offered."""
+        offered = [names for names, clients in self._publishers.items() if client in clients]
+        for namespace, name in offered:
+            self.unannounce(client, namespace, name, now)
+
+    def measured(self, metrics: NodeMetrics, now: float) -> None:
+        """How we are doing, told if it is news, and not too often; the sequence is ours to give."""
+        if self._is_stub:
+            return
+        # The nearest are the ones worth choosing; in order, so that the same is seen as the same.
+        near = sorted(metrics.reachability, key=lambda item: (item.srtt_us, item.node_id))
+        kept = tuple(sorted(near[:MAX_REACHABILITY], key=lambda item: item.node_id))
+        self._measured = replace(metrics, source_node_id=self._self_id, reachability=kept)
+        if not self._has_news():
+            return
+        told_at = self._metrics_told_at
+        due = now if told_at is None else told_at + self.settings.metrics_s
+        if due <= now:
+            self._tell_metrics(now)
+        else:
+            self._metrics_at = due
+
+    def drain(self, now: float, contact: str = "") -> float:
+        """Tell every peer that we leave, and where to go instead; when links may be closed."""
+        self._goaway = GoAway(round(self.settings.grace_s * 1000), contact)
+        links = [link for peer in self._peers.values() if (link := _extended_link(peer))]
+        for link in links:
+            self._send(link, self._goaway)
+        return now + self.settings.grace_s if links else now
+
+    # -- time --------------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> None:
+        """Do what has fallen due."""
+        if self._metrics_at is not None and self._metrics_at <= now:
+            self._metrics_at = None
+            if self._has_news():
+                self._tell_metrics(now)
+        for node_id in [n for n, confirming in self._confirming.items() if confirming.due <= now]:
+            self._confirm(node_id, self._confirming.pop(node_id), now)
+        self.namespaces.expire(now)
+
+    def deadline(self) -> float | None:
+        """When `tick` wants to be called."""
+        due = [
+            self._metrics_at,
+            self.namespaces.next_expiry,
+            *(confirming.due for confirming in self._confirming.values()),
+        ]
+        return min((at for at in due if at is not None), default=None)
+
+    def is_idle(self) -> bool:
+        """Whether nothing is about to be said or dropped."""
+        return self._metrics_at is None and not self._confirming
+
+    # -- what comes in -----------------------------------------------------------------------------
+
+    def _is_wanted(self, peer: Peer, source: NodeId) -> bool:
+        """Whether what a node says is for us: we are no Stub, and know a way to it."""
+        speaks = not self._is_stub and not peer.is_stub
+        return speaks and source != self._self_id and self._nodes.best(source) is not None
+
+    def _metrics_heard(self, peer: Peer, metrics: NodeMetrics) -> bool:
+        if not self._is_wanted(peer, metrics.source_node_id):
+            return False
+        if (change := self.metrics.add(metrics)) is not None:
+            self._report(change)
+            self._flood(NodeMetricsAdv(metrics), metrics.source_node_id, heard_from=peer)
+        return True
+
+    def _namespace_heard(self, peer: Peer, info: NamespaceInfo, *, added: bool, now: float) -> bool:
+        source = info.source_node_id
+        if not self._is_wanted(peer, source):
+            return False
+        if added and source == peer.node_id and source in self._confirming:
+            self._confirming[source].said.add((info.namespace, info.name))
+        self._take(info, added=added, heard_from=peer, now=now)
+        return True
+
+    def _take(
+        self, info: NamespaceInfo, *, added: bool, heard_from: Peer | None, now: float
+    ) -> None:
+        take = self.namespaces.add if added else self.namespaces.withdraw
+        if (change := take(info, now)) is not None:
+            self._report(change)
+            message = NamespaceInfoAdv(info) if added else NamespaceInfoWd(info)
+            self._flood(message, info.source_node_id, heard_from)
+
+    def _confirm(self, node_id: NodeId, confirming: _Confirming, now: float) -> None:
+        """What a node no longer says, some time after it came, is withdrawn on its behalf."""
+        peer = self._peers.get(node_id)
+        if peer is None or peer.control is not confirming.control:
+            return
+        for info in self.namespaces.of_source(node_id):
+            if (info.namespace, info.name) not in confirming.said:
+                gone = replace(info, sequence=(info.sequence + 1) & 0xFFFF)
+                self._take(gone, added=False, heard_from=peer, now=now)
+
+    def _peer_leaves(self, peer: Peer, goaway: GoAway, now: float) -> None:
+        """From now on other ways are taken, where there are any."""
+        self.counters.goaways_received += 1
+        self._draining.add(peer.links)
+        touched: set[NodeId] = set()
+        for link_id in peer.links:
+            self._nodes.reselect(link_id)
+            touched.update(self._nodes.via(link_id))
+        self._report(PeerLeaving(peer.node_id, goaway.contact, now + goaway.grace_ms / 1000))
+        self._nodes_touched(touched, now)
+
+    # -- what goes out -----------------------------------------------------------------------------
+
+    def _hears(self, peer: Peer) -> bool:
+        """Whether a peer has begun to hear metrics and namespaces from us."""
+        return peer.control is not None and self._begun.get(peer.node_id) is peer.control
+
+    def _tell_all_of(self, peer: Peer, node_id: NodeId) -> None:
+        if peer.control is None:
+            return
+        metrics = self.metrics.get(node_id)
+        if metrics is not None:
+            self._send(peer.control, NodeMetricsAdv(metrics))
+        for info in self.namespaces.of_source(node_id):
+            self._send(peer.control, NamespaceInfoAdv(info))
+
+    def _flood(self, message: Message, source: NodeId, heard_from: Peer | None) -> None:
+        for peer in self._peers.values():
+            if peer is heard_from or peer.node_id == source or not self._hears(peer):
+                continue
+            if peer.control is not None and (source == self._self_id or source in peer.told):
+                self._send(peer.control, message)
+
+    def _tell_own(self, names: Names, *, added: bool, now: float) -> None:
+        last = self.namespaces.sequence(self._self_id, names)
+        sequence = next_sequence(last, self._epoch + int(now))
+        info = NamespaceInfo(sequence, self._self_id, *names)
+        self._take(info, added=added, heard_from=None, now=now)
+
+    def _has_news(self) -> bool:
+        told = self.metrics.get(self._self_id)
+        measured = self._measured
+        return measured is not None and (told is None or metrics_changed(told, measured))
+
+    def _tell_metrics(self, now: float) -> None:
+        if self._measured is None:
+            return
+        told = self.metrics.get(self._self_id)
+        last = None if told is None else told.sequence
+        sequence = next_sequence(last, self._epoch + int(now))
+        metrics = replace(self._measured, sequence=sequence)
+        self._metrics_told_at = now
+        if (change := self.metrics.add(metrics)) is not None:
+            self._report(change)
+            self._flood(NodeMetricsAdv(metrics), self._self_id, heard_from=None)
+
+
+def _extended_link(peer: Peer) -> PeerLink | None:
+    """The link that extension messages to a peer may go by: the control link, or any."""
+    links = peer.links.values() if peer.control is None else (peer.control, *peer.links.values())
+    return next((peer_link for peer_link in links if peer_link.link.extended), None)
+
+
+def metrics_changed(old: NodeMetrics, new: NodeMetrics) -> bool:
+    """Whether a node has something to say that matters, whatever the sequence."""
+    words = (old.region, old.tags, old.best_vias) != (new.region, new.tags, new.best_vias)
+    reached = [item.node_id for item in old.reachability]
+    if words or reached != [item.node_id for item in new.reachability]:
+        return True
+    return (
+        _changed(old.load, new.load, LOAD_FLOOR)
+        or _changed(old.capacity_bps, new.capacity_bps, RATE_FLOOR_BPS)
+        or _changed(old.egress_bps, new.egress_bps, RATE_FLOOR_BPS)
+        or any(
+            _changed(before.srtt_us, after.srtt_us, SRTT_FLOOR_US)
+            or _changed(before.loss, after.loss, LOSS_FLOOR)
+            for before, after in zip(old.reachability, new.reachability, strict=True)
+        )
+    )
+
+
+def _changed(old: float, new: float, floor: float) -> bool:
+    change = abs(new - old)
+    return change > floor and change > METRICS_CHANGE * old

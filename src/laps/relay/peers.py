@@ -1,0 +1,133 @@
+"""The peers of a relay: one for each node, with all the links to it.
+
+Data may use every link that carries it. Control uses one: the first that was established or, of
+two established at about the same time by both sides dialling, the one that the lower node id
+dialled. A second control link dialled by the same side means that it has lost the first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from laps.types import DataDirection, NodeType, PeerMode
+
+if TYPE_CHECKING:
+    from laps.infobase.nodes import SessionId
+    from laps.relay.ports import Link
+    from laps.sessions.peer import PeerSession
+    from laps.types import NodeId, NodeInfo
+
+# Two links that both sides dialled within this time are established at the same time: longer than
+# any round trip, shorter than any redial that follows a loss.
+SAME_TIME_S: Final = 2.0
+
+
+@dataclass(slots=True, eq=False)
+class PeerLink:
+    """A link whose two ends have introduced themselves, or are about to."""
+
+    link: Link
+    session: PeerSession
+    peer: Peer | None = None
+    mode: PeerMode = PeerMode.BOTH
+    direction: DataDirection = DataDirection.BIDIRECTIONAL
+    established_at: float = 0.0
+    srtt_us: int = 0
+    "As last laid down; it follows the link's by steps that are worth speaking of."
+    laid_down: bool | None = None
+    "Whether its paths were laid down as carrying data; None: not at all."
+    heard: dict[NodeId, NodeInfo] = field(default_factory=dict)
+    "The nodes the peer has told us of on it."
+    confirmed: set[int] = field(default_factory=set)
+    "The tracks that the peer itself has subscribed to on this link."
+
+    @property
+    def has_control(self) -> bool:
+        """Whether information bases may be exchanged on it."""
+        return self.mode is not PeerMode.DATA
+
+    @property
+    def has_data(self) -> bool:
+        """Whether data may come or go on it."""
+        return self.mode is not PeerMode.CONTROL
+
+    @property
+    def sends_data(self) -> bool:
+        """Whether we may send data on it: one direction is from the side that dialled."""
+        one_way = self.direction is DataDirection.UNIDIRECTIONAL
+        return self.has_data and (self.link.dialled or not one_way)
+
+    @property
+    def receives_data(self) -> bool:
+        """Whether the peer may send data on it."""
+        one_way = self.direction is DataDirection.UNIDIRECTIONAL
+        return self.has_data and not (self.link.dialled and one_way)
+
+
+@dataclass(slots=True, eq=False)
+class Peer:
+    """Another node that we have links to."""
+
+    info: NodeInfo
+    links: dict[SessionId, PeerLink] = field(default_factory=dict)
+    control: PeerLink | None = None
+    "The link that information bases are exchanged on."
+    synced: PeerLink | None = None
+    "The control link on which it has been told everything."
+    told: dict[NodeId, NodeInfo] = field(default_factory=dict)
+    "The nodes we have told it of."
+    confirmed: set[int] | None = None
+    "The tracks it has said to be subscribed to since the control link is up, for a while."
+
+    @property
+    def node_id(self) -> NodeId:
+        """Its identity."""
+        return self.info.id
+
+    @property
+    def is_stub(self) -> bool:
+        """Whether it is a child of ours."""
+        return self.info.type is NodeType.STUB
+
+    @property
+    def sends_data(self) -> bool:
+        """Whether we can send it data by any link."""
+        return any(peer_link.sends_data for peer_link in self.links.values())
+
+    @property
+    def has_data(self) -> bool:
+        """Whether data flows between us in any direction."""
+        return any(peer_link.has_data for peer_link in self.links.values())
+
+    def data_link(self, number: int) -> SessionId | None:
+        """The link for one of many flows, spread over those that carry data.
+
+        Each flow ranks the links in an order of its own, so that one more link or one less moves
+        only the flows that it gains or loses.
+        """
+        able = [link_id for link_id, peer_link in self.links.items() if peer_link.sends_data]
+        return max(able, key=lambda link_id: (_mix(number, link_id), link_id), default=None)
+
+    def elect(self, self_id: NodeId) -> PeerLink | None:
+        """The link that control ought to use."""
+        able = sorted(
+            (peer_link for peer_link in self.links.values() if peer_link.has_control),
+            key=lambda peer_link: (peer_link.established_at, peer_link.link.id),
+        )
+        if not able:
+            return None
+        first = able[0]
+        lower_dials = self_id < self.node_id
+        for other in able[1:]:
+            if (
+                other.established_at - first.established_at <= SAME_TIME_S
+                and other.link.dialled == lower_dials
+                and first.link.dialled != lower_dials
+            ):
+                return other
+        return first
+
+
+def _mix(number: int, link_id: int) -> int:
+    return ((number * 0x9E3779B1) ^ (link_id * 0x85EBCA77)) * 0xC2B2AE3D & 0xFFFFFFFF

@@ -1,0 +1,82 @@
+"""What a relay asks of the world around it: `net` answers with QUIC, `sim` with a simulated wire.
+
+A relay is told what happens by calls on it, each with the time, and answers by calls on these.
+None of them calls back into the relay before it returns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from laps.infobase.nodes import SessionId
+    from laps.types import TrackHash
+
+
+class OutStream(Protocol):
+    """One unidirectional stream that the relay writes."""
+
+    @property
+    def over(self) -> bool:
+        """Finished, reset, dropped or stopped by the other side: nothing more can be written."""
+
+    def write(self, data: bytes | memoryview) -> bool:
+        """Send bytes after those before; False if the stream is over."""
+
+    def finish(self, data: bytes | memoryview = b"") -> bool:
+        """Send the last bytes; False if the stream is over."""
+
+    def reset(self, code: int) -> None:
+        """Give the stream up."""
+
+
+class Link(Protocol):
+    """A QUIC connection to a peer relay."""
+
+    id: SessionId
+    "Unique in this relay, and larger for a younger link."
+    opened_at: float
+    dialled: bool
+    "We dialled it, so we open the control stream and say CONNECT."
+    extended: bool
+    "The ALPN is `laps-x1`: extension messages may be sent."
+
+    @property
+    def srtt_us(self) -> int:
+        """The smoothed round trip time of now."""
+
+    def open_control(self) -> int:
+        """Open a bidirectional stream."""
+
+    def send_control(self, stream_id: int, data: bytes) -> None:
+        """Write a control message."""
+
+    def open_stream(self, priority: int, ttl_us: int) -> OutStream:
+        """A new data stream; 0 is the most urgent priority, and a TTL of 0 means none."""
+
+    def send_datagram(self, data: bytes, priority: int) -> None:
+        """Send a datagram, or lose it."""
+
+    def end_stream(self, stream_id: int, code: int) -> None:
+        """Reset our half of a stream, and ask the peer to stop with its own."""
+
+    def close(self, code: int, reason: str) -> None:
+        """End the connection. The relay is told by `Relay.link_closed` all the same, later."""
+
+
+class Client(Protocol):
+    """An application at this relay: a MoQT or QUICR session, or one in a simulation."""
+
+    def __hash__(self) -> int: ...
+
+    def subscribe(self, track: TrackHash, subscribe_data: bytes) -> None:
+        """Ask a publisher for a track."""
+
+    def unsubscribe(self, track: TrackHash) -> None:
+        """Tell a publisher that nobody wants the track any more."""
+
+    def open_stream(self, track: TrackHash, priority: int, ttl_us: int) -> OutStream:
+        """A new stream to a subscriber, for bytes as the publisher wrote them."""
+
+    def send_datagram(self, track: TrackHash, data: bytes, priority: int) -> None:
+        """A datagram to a subscriber."""

@@ -1,0 +1,706 @@
+"""The relay: what happens when a link opens, a message comes, a subscriber leaves.
+
+It calls the rooms below it in turn, and none of them calls back:
+
+    a control message    sessions -> infobase (what changed?) -> routing (so what?) -> links
+    data                 relay.data -> links
+
+A shell (`net`, or `sim`) tells it what happens, with the time, and gives it links and clients to
+act on (`ports`). A method that raises a RemoteProtocolError wants the link closed with its code.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+from laps.errors import CloseCode
+from laps.infobase.nodes import Nodes
+from laps.infobase.subscribes import SeenSubscribes, Subscribes
+from laps.relay.data import DROPPED, DataPlane
+from laps.relay.exchange import Exchange, srtt_changed
+from laps.relay.peers import Peer, PeerLink
+from laps.relay.roles import RULES, Role
+from laps.relay.stub import StubClient
+from laps.relay.tracks import Tracks
+from laps.routing.forwarding import Fib
+from laps.routing.selection import select
+from laps.sessions.peer import (
+    ControlReceived,
+    EndStream,
+    PeerConnected,
+    PeerRefused,
+    PeerSession,
+    SendControl,
+)
+from laps.types import DataDirection, NodeType, PeerMode, hash_track
+from laps.wire.peering import (
+    AnnounceInfoAdv,
+    AnnounceInfoWd,
+    Connect,
+    NodeInfoAdv,
+    NodeInfoWd,
+    ResponseCode,
+    SubscribeInfoAdv,
+    SubscribeInfoWd,
+    SubscribeNodeSetAdv,
+    SubscribeNodeSetWd,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Sequence
+
+    from laps.infobase.nodes import NodeChange, SessionId
+    from laps.relay.ports import Client, Link
+    from laps.routing.forwarding import Flow, SnsUpdate
+    from laps.sessions.peer import Effect, Event
+    from laps.types import AnnounceInfo, NodeId, NodeInfo, SubscribeInfo, TrackHash, TrackName
+    from laps.wire.peering import Message
+
+
+# A Stub has one connection for everything, since it is behind a NAT or a firewall.
+STUB_PEERING: Final = (PeerMode.BOTH, DataDirection.BIDIRECTIONAL)
+
+
+@dataclass(frozen=True, slots=True)
+class RelaySettings:
+    """What an operator may decide about a relay's manners."""
+
+    node_advertise_s: float = 2.0
+    "Advertisements of nodes gather for this long, so that a flapping link is told of once."
+    unsubscribe_s: float = 5.0
+    "The last subscriber's leaving is told after this long, if none has come meanwhile."
+    reflect: bool = False
+    "A Via keeps subscribes and passes them to peers that come later, as a Control server does."
+    hold_s: float = 1.0
+    "Data waits this long for its SNS,"
+    hold_bytes: int = 256 * 1024
+    "and so much of it for each link."
+    confirm_s: float = 5.0
+    "How long a node that is back has to say what it still subscribes to."
+    orphan_s: float = 10.0
+    "How long subscribes are kept of a node that nobody has told us of."
+
+
+@dataclass(slots=True)
+class RelayCounters:
+    """What the relay did and refused, for the operator."""
+
+    control_sent: int = 0
+    control_received: int = 0
+    refused_peers: int = 0
+    unwanted_messages: int = 0
+    unreachable_targets: int = 0
+    unknown_sns_withdraws: int = 0
+
+
+class Relay:
+    """One relay, without sockets and clocks."""
+
+    def __init__(
+        self, self_info: NodeInfo, role: Role, settings: RelaySettings, epoch: int
+    ) -> None:
+        """`epoch` is the time of day in seconds: sequence numbers go on from it after a restart."""
+        self.self_info = self_info
+        self.role = role
+        self.rules = RULES[role]
+        self.settings = settings
+        self.counters = RelayCounters()
+        self.nodes = Nodes(self_info.id, select)
+        self.subscribes = Subscribes()
+        self.fib = Fib(self._route)
+        self.peers: dict[NodeId, Peer] = {}
+        self.tracks = Tracks(self_info.id, self.subscribes, self.fib, self._tell_sns, epoch)
+        self._links: dict[SessionId, Link] = {}
+        self._peer_links: dict[SessionId, PeerLink] = {}
+        self.data = DataPlane(
+            self.fib,
+            self._links,
+            self.tracks.subscribers,
+            lambda update: self._tell_sns([update]),
+            settings.hold_s,
+            settings.hold_bytes,
+        )
+        self._exchange = Exchange(
+            self_info,
+            self.nodes,
+            self.subscribes,
+            self.peers,
+            self._send,
+            settings.node_advertise_s,
+        )
+        self._keeps_subscribes = self.rules.keeps_subscribes or settings.reflect
+        self._seen = SeenSubscribes()
+        self._stubs: dict[SessionId, StubClient] = {}
+        self._parent: Peer | None = None
+        self._ingress: dict[SessionId, set[int]] = {}
+        self._leaving: dict[int, float] = {}
+        self._orphans: dict[NodeId, float] = {}
+        self._timers: list[tuple[float, int, Callable[[float], None]]] = []
+        self._order = count()
+
+    # -- links -------------------------------------------------------------------------------------
+
+    def link_opened(
+        self,
+        link: Link,
+        now: float,
+        mode: PeerMode = PeerMode.BOTH,
+        direction: DataDirection = DataDirection.BIDIRECTIONAL,
+    ) -> None:
+        """A QUIC connection is there. `mode` and `direction` are what we ask for, if we dialled."""
+        self._links[link.id] = link
+        if link.dialled:
+            if not self.rules.carries_data:
+                mode = PeerMode.CONTROL
+            connect = Connect(mode, direction, self.self_info)
+            session, effects = PeerSession.dial(connect, link.open_control())
+        else:
+            session, effects = PeerSession(self.self_info, self._admit), []
+        peer_link = self._peer_links[link.id] = PeerLink(link, session)
+        self._perform(peer_link, effects, now)
+
+    def link_data(self, link: Link, stream_id: int, data: bytes, fin: bool, now: float) -> None:
+        """Bytes of a stream that the peer writes."""
+        peer_link = self._peer_links.get(link.id)
+        if peer_link is None:
+            return
+        if not stream_id & 2:
+            self._perform(peer_link, peer_link.session.receive(stream_id, data), now)
+            return
+        peer_link.session.require_established("a data stream")
+        if not (self.rules.carries_data and peer_link.receives_data):
+            link.end_stream(stream_id, DROPPED)
+            return
+        self.data.receive(link, stream_id, data, fin, self._stubs.get(link.id), now)
+
+    def link_datagram(self, link: Link, data: bytes, now: float) -> None:
+        """A datagram from the peer."""
+        peer_link = self._peer_links.get(link.id)
+        if peer_link is None:
+            return
+        peer_link.session.require_established("a datagram")
+        if self.rules.carries_data and peer_link.receives_data:
+            self.data.receive_datagram(link, data, self._stubs.get(link.id), now)
+
+    def link_reset(self, link: Link, stream_id: int, code: int, now: float) -> None:
+        """The peer gave a stream up."""
+        if stream_id & 2:
+            self.data.reset(link.id, stream_id, code)
+
+    def link_closed(self, link: Link, now: float) -> None:
+        """A connection is over, whoever ended it: everything learned from it goes."""
+        self._links.pop(link.id, None)
+        peer_link = self._peer_links.pop(link.id, None)
+        self.data.close_source(link.id)
+        if peer_link is None or peer_link.peer is None:
+            return
+        peer = peer_link.peer
+        del peer.links[link.id]
+        if (stub := self._stubs.pop(link.id, None)) is not None:
+            self.client_closed(stub, now)
+        if not peer.links:
+            del self.peers[peer.node_id]
+            peer.confirmed = None
+        touched = {change.node_id for change in self.nodes.close_session(link.id)}
+        for sns_id in self._ingress.pop(link.id, ()):
+            self._tell_sns(self.fib.remove((link.id, sns_id)))
+        touched |= self._elect(peer, now)
+        self._nodes_touched(touched, now)
+        self._tell_sns(self.fib.close_link(link.id))
+        if peer is self._parent and peer.control is None:
+            self._parent = None
+            self._adopt_parent(now)
+
+    def link_srtt(self, link: Link, now: float) -> None:
+        """The round trip of a link may have changed."""
+        peer_link = self._peer_links.get(link.id)
+        if peer_link is None or peer_link.peer is None or peer_link.peer.is_stub:
+            return
+        if srtt_changed(peer_link.srtt_us, link.srtt_us):
+            peer_link.srtt_us = link.srtt_us
+            changes = self.nodes.set_srtt(link.id, link.srtt_us)
+            self._tell_sns(self.fib.reroute(change.node_id for change in changes))
+            self._exchange.nodes_changed(self.nodes.via(link.id), now)
+
+    # -- clients -----------------------------------------------------------------------------------
+
+    def announce(self, client: Client, info: AnnounceInfo, now: float) -> None:
+        """A publisher offers a namespace or a track."""
+        if self.tracks.announce(client, info) and self._parent is not None:
+            self._send(self._parent, AnnounceInfoAdv(replace(info, source_node_id=self.id)))
+
+    def unannounce(self, client: Client, info: AnnounceInfo, now: float) -> None:
+        """A publisher offers it no more."""
+        if self.tracks.unannounce(client, info) and self._parent is not None:
+            self._send(self._parent, AnnounceInfoWd(replace(info, source_node_id=self.id)))
+
+    def subscribe(
+        self, client: Client, track: TrackName, subscribe_data: bytes, now: float
+    ) -> None:
+        """A client wants a track; the network hears of it if it is the first here."""
+        self._subscribe(client, hash_track(track), subscribe_data, now)
+
+    def _subscribe(
+        self, client: Client, track: TrackHash, subscribe_data: bytes, now: float
+    ) -> None:
+        first = self.tracks.subscribe(client, track, subscribe_data)
+        staying = self._leaving.pop(track.full_name_hash, None) is not None
+        if first and not staying:
+            info = self.tracks.own_info(track, now)
+            if self.subscribes.add(info, now) is not None:
+                self._tell_subscribe(info, added=True, heard_from=None)
+
+    def unsubscribe(self, client: Client, track: TrackName, now: float) -> None:
+        """A client no longer wants a track; the network hears of it a little later."""
+        self._unsubscribe(client, hash_track(track), now)
+
+    def _unsubscribe(self, client: Client, track: TrackHash, now: float) -> None:
+        if isinstance(client, StubClient):
+            client.forget(track)
+        if not self.tracks.unsubscribe(client, track):
+            return
+        key, at = track.full_name_hash, now + self.settings.unsubscribe_s
+        self._leaving[key] = at
+
+        def leave(now: float) -> None:
+            if self._leaving.get(key) == at:
+                del self._leaving[key]
+                self._withdraw_own(track, now)
+
+        self._at(at, leave)
+
+    def _withdraw_own(self, track: TrackHash, now: float) -> None:
+        held = self.subscribes.get(self.id, track.full_name_hash)
+        if held is None:
+            return
+        sequence = self.tracks.next_sequence(self.id, track.full_name_hash, now)
+        info = replace(held, sequence=sequence)
+        if self.subscribes.withdraw(info, now) is not None:
+            self._tell_subscribe(info, added=False, heard_from=None)
+
+    def client_closed(self, client: Client, now: float) -> None:
+        """A client is gone, with all it offered and wanted."""
+        for track in self.tracks.tracks_of(client):
+            self._unsubscribe(client, track, now)
+        for info in self.tracks.drop_publisher(client):
+            if self._parent is not None:
+                self._send(self._parent, AnnounceInfoWd(replace(info, source_node_id=self.id)))
+        self.data.close_source(client)
+
+    def publish(
+        self,
+        client: Client,
+        track: TrackHash,
+        stream_key: Hashable,
+        data: bytes,
+        fin: bool,
+        priority: int,
+        ttl_us: int,
+        now: float,
+    ) -> None:
+        """Bytes of a publisher's stream; the first with a new key opens it."""
+        self.data.publish(client, track, stream_key, data, fin, priority, ttl_us)
+
+    def publish_reset(self, client: Client, stream_key: Hashable, code: int, now: float) -> None:
+        """A publisher gave a stream up."""
+        self.data.reset(client, stream_key, code)
+
+    def publish_datagram(
+        self, client: Client, track: TrackHash, data: bytes, priority: int, now: float
+    ) -> None:
+        """A publisher's datagram."""
+        self.data.publish_datagram(client, track, data)
+
+    # -- time --------------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> None:
+        """Do what has fallen due."""
+        while self._timers and self._timers[0][0] <= now:
+            _, _, due = heapq.heappop(self._timers)
+            due(now)
+        if self._exchange.flush_at is not None and self._exchange.flush_at <= now:
+            self._exchange.flush()
+        self.data.expire(now)
+        self.subscribes.expire(now)
+        for node_id in [node_id for node_id, at in self._orphans.items() if at <= now]:
+            del self._orphans[node_id]
+            self._purge(node_id)
+
+    def deadline(self) -> float | None:
+        """When `tick` wants to be called."""
+        due = [
+            self._timers[0][0] if self._timers else None,
+            self._exchange.flush_at,
+            self.data.next_expiry(),
+            self.subscribes.next_expiry,
+            min(self._orphans.values(), default=None),
+        ]
+        return min((at for at in due if at is not None), default=None)
+
+    def _at(self, when: float, call: Callable[[float], None]) -> None:
+        heapq.heappush(self._timers, (when, next(self._order), call))
+
+    def drain(self, now: float) -> None:
+        """Stop in good order: withdraw what we subscribed to, and close every link."""
+        for info in list(self.subscribes.of_source(self.id)):
+            self._withdraw_own(info.track_hash, now)
+        for link in list(self._links.values()):
+            link.close(CloseCode.GRACEFUL, "the relay stops")
+
+    # -- looking in --------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> NodeId:
+        """Our own node id."""
+        return self.self_info.id
+
+    def is_introduced(self, link_id: SessionId) -> bool:
+        """Whether the other end of a link has said who it is."""
+        peer_link = self._peer_links.get(link_id)
+        return peer_link is not None and peer_link.peer is not None
+
+    def is_idle(self) -> bool:
+        """Whether nothing is about to be said or dropped."""
+        waiting = self._timers or self._orphans or self.data.holding
+        return not waiting and self._exchange.flush_at is None
+
+    def sizes(self) -> dict[str, int]:
+        """How full each table is."""
+        return {
+            "links": len(self._links),
+            "peers": len(self.peers),
+            "nodes": len(self.nodes),
+            "subscribes": len(self.subscribes),
+            "announces": len(self.tracks.announces),
+            "tracks": len(self.tracks),
+            "flows": len(self.fib),
+            "streams": len(self.data),
+        }
+
+    # -- the introduction --------------------------------------------------------------------------
+
+    def _admit(self, connect: Connect) -> ResponseCode:
+        info = connect.node_info
+        asked = (connect.peer_mode, connect.data_direction)
+        if not self.rules.accepts_peers or not self._is_welcome(info):
+            code = ResponseCode.CONNECTION_ERROR
+        elif (not self.rules.carries_data and connect.peer_mode is not PeerMode.CONTROL) or (
+            info.type is NodeType.STUB and asked != STUB_PEERING
+        ):
+            code = ResponseCode.PEERING_MODE_NOT_ALLOWED
+        else:
+            return ResponseCode.OK
+        self.counters.refused_peers += 1
+        return code
+
+    def _is_welcome(self, info: NodeInfo) -> bool:
+        """Whether a node may be a peer: of a type we peer with, under an id of its own."""
+        known = self.peers.get(info.id)
+        same = known is None or replace(known.info, path=()) == replace(info, path=())
+        return info.type in self.rules.peers_with and info.id != self.id and same
+
+    def _connected(self, peer_link: PeerLink, event: PeerConnected, now: float) -> None:
+        link, info = peer_link.link, replace(event.node_info, path=())
+        if not self._is_welcome(info):
+            link.close(CloseCode.GRACEFUL, "this node id or type cannot be a peer")
+            return
+        peer = self.peers.get(info.id)
+        if peer is None:
+            peer = self.peers[info.id] = Peer(info)
+        peer_link.mode, peer_link.direction = event.peer_mode, event.data_direction
+        self._replace_lost(peer, peer_link, now)
+        peer.links[link.id] = peer_link
+        peer_link.peer, peer_link.established_at = peer, now
+        peer_link.srtt_us = link.srtt_us
+        if peer.is_stub:
+            self._stubs[link.id] = self._stub(peer, link)
+        touched = set() if peer.is_stub else {info.id}
+        touched |= self._elect(peer, now)
+        self._nodes_touched(touched, now)
+
+    def _replace_lost(self, peer: Peer, peer_link: PeerLink, now: float) -> None:
+        """A side that dials control again has lost the link it had dialled before."""
+        self.peers[peer.node_id] = peer
+        for other in list(peer.links.values()):
+            if (
+                peer_link.has_control
+                and other.has_control
+                and other.link.dialled == peer_link.link.dialled
+            ):
+                other.link.close(CloseCode.GRACEFUL, "replaced by a new connection")
+                self.link_closed(other.link, now)
+        self.peers[peer.node_id] = peer
+
+    def _elect(self, peer: Peer, now: float) -> set[NodeId]:
+        """After a link came or went: which has control, which lead to data; the nodes touched."""
+        touched: set[NodeId] = set()
+        elected = peer.elect(self.id)
+        if elected is not peer.control:
+            peer.control = elected
+            peer.told.clear()
+        if not peer.is_stub:
+            for peer_link in peer.links.values():
+                touched |= self._reopen(peer_link)
+        if elected is not None and elected is not peer.synced:
+            self._begin_control(peer, now)
+        peer.synced = elected
+        return touched
+
+    def _reopen(self, peer_link: PeerLink) -> set[NodeId]:
+        """Lay a link's paths down anew, if it is new or can now do something else."""
+        peer, link = peer_link.peer, peer_link.link
+        if peer is None or peer_link.laid_down is (able := peer.sends_data):
+            return set()
+        peer_link.laid_down = able
+        touched = {change.node_id for change in self.nodes.close_session(link.id)}
+        self.nodes.open_session(
+            link.id, peer.node_id, peer_link.srtt_us, peer_link.established_at, able
+        )
+        for info in (peer.info, *peer_link.heard.values()):
+            if (change := self.nodes.add(link.id, info)) is not None:
+                touched.add(change.node_id)
+        return touched
+
+    def _begin_control(self, peer: Peer, now: float) -> None:
+        """A control link is up, or has moved: tell everything, and hear it."""
+        if self.role is Role.STUB:
+            if self._parent is None or self._parent is peer:
+                self._parent = None
+                self._adopt_parent(now)
+            return
+        if peer.is_stub:
+            return
+        self._exchange.sync(peer)
+        if self._keeps_subscribes:
+            confirmed: set[int] = set()
+            peer.confirmed = confirmed
+            self._at(now + self.settings.confirm_s, lambda now: self._confirm(peer, confirmed, now))
+
+    def _confirm(self, peer: Peer, confirmed: set[int], now: float) -> None:
+        """What a node no longer says, some time after it came, is withdrawn on its behalf."""
+        if peer.confirmed is not confirmed:
+            return
+        peer.confirmed = None
+        for info in list(self.subscribes.of_source(peer.node_id)):
+            key = info.track_hash.full_name_hash
+            if not any(key in peer_link.confirmed for peer_link in peer.links.values()):
+                gone = replace(info, sequence=(info.sequence + 1) & 0xFFFF)
+                self._subscribe_heard(gone, added=False, heard_from=peer, now=now)
+
+    def _stub(self, peer: Peer, link: Link) -> StubClient:
+        return StubClient(
+            peer,
+            link,
+            self.id,
+            lambda message: self._send(peer, message),
+            lambda key: self.tracks.next_sequence(self.id, key, 0.0),
+        )
+
+    def _adopt_parent(self, now: float) -> None:
+        """A Stub speaks with one Edge at a time, the nearest, so that nothing comes twice."""
+        able = [peer for peer in self.peers.values() if peer.control is not None]
+        if not able:
+            return
+        self._parent = min(able, key=lambda peer: (_control_srtt_us(peer), peer.node_id))
+        for _, announce in self.tracks.announces:
+            self._send(self._parent, AnnounceInfoAdv(replace(announce, source_node_id=self.id)))
+        for info in self.subscribes.of_source(self.id):
+            self._send(self._parent, SubscribeInfoAdv(info))
+
+    # -- messages ----------------------------------------------------------------------------------
+
+    def _perform(self, peer_link: PeerLink, effects: Sequence[Effect | Event], now: float) -> None:
+        link = peer_link.link
+        for effect in effects:
+            match effect:
+                case SendControl(stream_id, data):
+                    self.counters.control_sent += 1
+                    link.send_control(stream_id, data)
+                case EndStream(stream_id, code):
+                    link.end_stream(stream_id, code)
+                case PeerConnected():
+                    self._connected(peer_link, effect, now)
+                case PeerRefused(code):
+                    link.close(CloseCode.GRACEFUL, f"refused with response code {int(code)}")
+                case ControlReceived(message):
+                    self.counters.control_received += 1
+                    if peer_link.peer is not None:
+                        self._receive(peer_link, peer_link.peer, message, now)
+
+    def _send(self, peer: Peer, message: Message) -> None:
+        if peer.control is not None:
+            self._send_on(peer.control, message)
+
+    def _send_on(self, peer_link: PeerLink, message: Message) -> None:
+        for effect in peer_link.session.send(message):
+            if isinstance(effect, SendControl):
+                self.counters.control_sent += 1
+                peer_link.link.send_control(effect.stream_id, effect.data)
+
+    def _receive(self, peer_link: PeerLink, peer: Peer, message: Message, now: float) -> None:
+        link_id = peer_link.link.id
+        takes_data = self.rules.carries_data and peer_link.receives_data
+        match message:
+            case NodeInfoAdv(info) if not peer.is_stub:
+                peer_link.heard[info.id] = info
+                changes = [self.nodes.add(link_id, info)]
+                self._node_said(peer, peer_link, info, changes, now)
+            case NodeInfoWd(info) if not peer.is_stub:
+                held = peer_link.heard.pop(info.id, None)
+                elsewhere = any(info.id in other.heard for other in peer.links.values())
+                changes = []
+                if held is not None or not elsewhere:
+                    changes.append(self.nodes.withdraw(link_id, info))
+                self._node_said(peer, peer_link, info, changes, now)
+            case SubscribeInfoAdv(info):
+                self._subscribe_received(peer, link_id, info, added=True, now=now)
+            case SubscribeInfoWd(info):
+                self._subscribe_received(peer, link_id, info, added=False, now=now)
+            case AnnounceInfoAdv(announce) if (stub := self._stubs.get(link_id)) is not None:
+                self.tracks.announce(stub, announce)
+            case AnnounceInfoWd(announce) if (stub := self._stubs.get(link_id)) is not None:
+                self.tracks.unannounce(stub, announce)
+            case SubscribeNodeSetAdv(sns_id, nodes) if takes_data:
+                self._ingress.setdefault(link_id, set()).add(sns_id)
+                others = [node_id for node_id in nodes if node_id != self.id]
+                updates = self.fib.install((link_id, sns_id), others, local=self.id in nodes)
+                self._tell_sns(updates)
+                self.data.sns_known(peer_link.link, sns_id, now)
+            case SubscribeNodeSetWd(sns_id) if takes_data:
+                known = self._ingress.get(link_id, set())
+                if sns_id not in known:
+                    self.counters.unknown_sns_withdraws += 1
+                known.discard(sns_id)
+                self._tell_sns(self.fib.remove((link_id, sns_id)))
+            case _:
+                self.counters.unwanted_messages += 1
+
+    # -- nodes -------------------------------------------------------------------------------------
+
+    def _node_said(
+        self,
+        peer: Peer,
+        peer_link: PeerLink,
+        info: NodeInfo,
+        changes: list[NodeChange | None],
+        now: float,
+    ) -> None:
+        """A peer says one thing of a node at a time, whichever of its links it now uses."""
+        for other in peer.links.values():
+            if other is not peer_link and other.heard.pop(info.id, None) is not None:
+                changes.append(self.nodes.withdraw(other.link.id, info))
+        if any(changes):
+            self._nodes_touched({info.id}, now)
+
+    def _nodes_touched(self, node_ids: Iterable[NodeId], now: float) -> None:
+        """Ways to these nodes may be others: forget, tell and send accordingly."""
+        ids = sorted(node_ids)
+        for node_id in ids:
+            if self.nodes.best(node_id) is None:
+                self._purge(node_id)
+            else:
+                self._orphans.pop(node_id, None)
+        self._exchange.nodes_changed(ids, now)
+        self._tell_sns(self.fib.reroute(ids))
+
+    def _purge(self, node_id: NodeId) -> None:
+        """No way leads to a node any more, so nothing can be sent to its subscribers."""
+        if self.nodes.best(node_id) is not None:
+            return
+        self._seen.purge_source(node_id)
+        for info in self.subscribes.purge_source(node_id):
+            self.tracks.review(info.track_hash.full_name_hash)
+
+    def _route(self, flow: Flow, node_id: NodeId) -> SessionId | None:
+        """The link that leads to a node, never back to where a flow comes from."""
+        from_peer = None
+        if isinstance(flow.key, tuple) and isinstance(flow.key[0], int):
+            peer_link = self._peer_links.get(flow.key[0])  # type: ignore[call-overload]
+            from_peer = None if peer_link is None else peer_link.peer
+        for path in self.nodes.candidates(node_id):
+            if not path.carries_data:
+                continue
+            if from_peer is not None and (
+                path.peer_id == from_peer.node_id
+                or any(item.node_id == from_peer.node_id for item in path.info.path)
+            ):
+                continue
+            peer = self.peers.get(path.peer_id)
+            link_id = None if peer is None else peer.data_link(flow.serial)
+            if link_id is not None:
+                return link_id
+        self.counters.unreachable_targets += 1
+        return None
+
+    def _tell_sns(self, updates: Iterable[SnsUpdate]) -> None:
+        for update in updates:
+            peer_link = self._peer_links.get(update.link)
+            if peer_link is None:
+                continue
+            if update.nodes:
+                self._send_on(peer_link, SubscribeNodeSetAdv(update.sns_id, update.nodes))
+            else:
+                self._send_on(peer_link, SubscribeNodeSetWd(update.sns_id))
+
+    # -- subscribes --------------------------------------------------------------------------------
+
+    def _subscribe_received(
+        self, peer: Peer, link_id: SessionId, info: SubscribeInfo, *, added: bool, now: float
+    ) -> None:
+        stub = self._stubs.get(link_id)
+        if stub is not None:
+            # The Edge subscribes in its own name: nobody else knows of the Stub.
+            if added:
+                self._subscribe(stub, info.track_hash, bytes(info.subscribe_data), now)
+            else:
+                self._unsubscribe(stub, info.track_hash, now)
+        elif info.source_node_id == self.id:
+            self._correct(info, added=added, now=now)
+        elif self._keeps_subscribes or self.role is Role.STUB:
+            if added and info.source_node_id == peer.node_id:
+                self._peer_links[link_id].confirmed.add(info.track_hash.full_name_hash)
+            self._subscribe_heard(info, added=added, heard_from=peer, now=now)
+        elif not self._seen.seen(info, now):
+            self._exchange.flood(info, added=added, heard_from=peer, stateless=True)
+
+    def _subscribe_heard(
+        self, info: SubscribeInfo, *, added: bool, heard_from: Peer, now: float
+    ) -> None:
+        take = self.subscribes.add if added else self.subscribes.withdraw
+        change = take(info, now)
+        if change is None:
+            return
+        source = info.source_node_id
+        if added and self.nodes.best(source) is None:
+            self._orphans.setdefault(source, now + self.settings.orphan_s)
+        if self.role is not Role.STUB:
+            self._tell_subscribe(change.info, added=added, heard_from=heard_from)
+        if self.rules.accepts_clients:
+            self.tracks.review(info.track_hash.full_name_hash)
+
+    def _correct(self, info: SubscribeInfo, *, added: bool, now: float) -> None:
+        """Somebody speaks of our own subscribes: if it is not so, say what is."""
+        held = self.subscribes.get(self.id, info.track_hash.full_name_hash)
+        if (held is not None) == added:
+            return
+        said = replace(info, sequence=(info.sequence + 1) & 0xFFFF)
+        if held is None:
+            self._exchange.flood(said, added=False, heard_from=None)
+        else:
+            truth = replace(held, sequence=said.sequence)
+            if self.subscribes.add(truth, now) is not None:
+                self._tell_subscribe(truth, added=True, heard_from=None)
+
+    def _tell_subscribe(self, info: SubscribeInfo, *, added: bool, heard_from: Peer | None) -> None:
+        if self.role is not Role.STUB:
+            self._exchange.flood(info, added=added, heard_from=heard_from)
+        elif self._parent is not None:
+            message = SubscribeInfoAdv(info) if added else SubscribeInfoWd(info)
+            self._send(self._parent, message)
+
+
+def _control_srtt_us(peer: Peer) -> int:
+    return 0 if peer.control is None else peer.control.link.srtt_us

@@ -1,0 +1,199 @@
+"""The tracks of a relay's own clients: who subscribes, who publishes, and who is asked for what.
+
+A publisher is asked for a track while anybody wants it: a client of this relay, or an s-relay whose
+subscribe has reached it. Each publisher that announced the track is asked, and each has a flow of
+its own, so that several publishers of one track stay apart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from laps.errors import InvalidEncoding
+from laps.infobase.announces import Announces
+from laps.types import SubscribeInfo, hash_bytes, next_sequence
+from laps.wire.subscribe import decode_track_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from laps.infobase.subscribes import Subscribes
+    from laps.relay.ports import Client
+    from laps.routing.forwarding import Fib, SnsUpdate
+    from laps.types import AnnounceInfo, NodeId, TrackHash, TrackName
+
+FlowUpdates = list["SnsUpdate"]
+
+
+class Tracks:
+    """Subscribers and publishers at this relay."""
+
+    def __init__(
+        self,
+        self_id: NodeId,
+        subscribes: Subscribes,
+        fib: Fib,
+        tell: Callable[[FlowUpdates], None],
+        epoch: int,
+    ) -> None:
+        self.announces: Announces[Client] = Announces()
+        self.unreadable = 0
+        "Subscribes whose data is no SUBSCRIBE: passed on, and matched by nobody."
+        self._self_id = self_id
+        self._subscribes = subscribes
+        self._fib = fib
+        self._tell = tell
+        self._epoch = epoch
+        self._subscribers: dict[int, dict[Client, None]] = {}
+        self._hashes: dict[int, TrackHash] = {}
+        self._data: dict[int, bytes] = {}
+        self._asked: dict[int, dict[Client, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._subscribers) + len(self._asked)
+
+    # -- subscribers -------------------------------------------------------------------------------
+
+    def subscribe(self, client: Client, track: TrackHash, subscribe_data: bytes) -> bool:
+        """A client wants a track; True if it is the first of this relay."""
+        key = track.full_name_hash
+        clients = self._subscribers.setdefault(key, {})
+        first = not clients
+        clients[client] = None
+        self._hashes[key] = track
+        self._data.setdefault(key, subscribe_data)
+        self.review(key)
+        return first
+
+    def unsubscribe(self, client: Client, track: TrackHash) -> bool:
+        """A client no longer wants a track; True if it was the last of this relay."""
+        key = track.full_name_hash
+        clients = self._subscribers.get(key)
+        if clients is None or client not in clients:
+            return False
+        del clients[client]
+        if clients:
+            return False
+        del self._subscribers[key]
+        self.review(key)
+        return True
+
+    def subscribers(self, full_name_hash: int) -> Iterator[tuple[Client, TrackHash]]:
+        """The clients of this relay that want a track."""
+        clients = self._subscribers.get(full_name_hash)
+        if clients:
+            track = self._hashes[full_name_hash]
+            for client in list(clients):
+                yield client, track
+
+    def is_wanted_here(self, full_name_hash: int) -> bool:
+        """Whether a client of this relay wants a track."""
+        return full_name_hash in self._subscribers
+
+    def tracks_of(self, client: Client) -> list[TrackHash]:
+        """What a client is subscribed to."""
+        return [self._hashes[k] for k, clients in self._subscribers.items() if client in clients]
+
+    def own_info(self, track: TrackHash, now: float) -> SubscribeInfo:
+        """Subscribe information of our own, with the sequence number that follows the last."""
+        key = track.full_name_hash
+        sequence = self.next_sequence(self._self_id, key, now)
+        return SubscribeInfo(sequence, self._self_id, track, self._data.get(key, b""))
+
+    def next_sequence(self, source: NodeId, full_name_hash: int, now: float) -> int:
+        """After the last one said, or, when that is forgotten, after any said before a restart."""
+        last = self._subscribes.sequence(source, full_name_hash)
+        return next_sequence(last, self._epoch + int(now))
+
+    # -- publishers --------------------------------------------------------------------------------
+
+    def announce(self, client: Client, info: AnnounceInfo) -> bool:
+        """A publisher offers a namespace or a track; True if that is news."""
+        if self.announces.add(client, info) is None:
+            return False
+        self._review_matching(info)
+        return True
+
+    def unannounce(self, client: Client, info: AnnounceInfo) -> bool:
+        """A publisher offers it no more; True if that is news."""
+        if self.announces.withdraw(client, info) is None:
+            return False
+        for key in [key for key, clients in self._asked.items() if client in clients]:
+            self.review(key)
+        return True
+
+    def drop_publisher(self, client: Client) -> list[AnnounceInfo]:
+        """A publisher is gone; what it had announced."""
+        dropped = [change.info for change in self.announces.drop_origin(client)]
+        for key in [key for key, clients in self._asked.items() if client in clients]:
+            self.review(key)
+        return dropped
+
+    def review(self, full_name_hash: int) -> None:
+        """Somebody came or left: ask publishers, or tell them it is over; lay out the flows."""
+        key = full_name_hash
+        targets = [n for n in self._subscribes.sources(key) if n != self._self_id]
+        wanted = bool(targets) or key in self._subscribers
+        publishers = dict.fromkeys(self._publishers(key) if wanted else ())
+        asked = self._asked.get(key, {})
+        for client in publishers:
+            self._tell(self._fib.install((client, key), targets, local=True))
+            if client not in asked:
+                self._asked.setdefault(key, {})[client] = None
+                client.subscribe(self._hashes[key], self._data[key])
+        for client in [client for client in asked if client not in publishers]:
+            del asked[client]
+            self._tell(self._fib.remove((client, key)))
+            client.unsubscribe(self._hashes[key])
+        if not self._asked.get(key):
+            self._asked.pop(key, None)
+            if key not in self._subscribers:
+                self._hashes.pop(key, None)
+                self._data.pop(key, None)
+
+    def _publishers(self, key: int) -> list[Client]:
+        if not len(self.announces):
+            return []
+        data = self._data.get(key)
+        if data is None:
+            data = self._remember(key)
+        if not data:
+            return []
+        name = self._read(data)
+        if name is None:
+            return []
+        parts = tuple(hash_bytes(part) for part in name.namespace)
+        return self.announces.match(parts, hash_bytes(name.name))
+
+    def _remember(self, key: int) -> bytes | None:
+        """Take the SUBSCRIBE of an s-relay, to hand to a publisher here."""
+        for source in self._subscribes.sources(key):
+            info = self._subscribes.get(source, key)
+            if info is not None:
+                self._hashes[key] = info.track_hash
+                self._data[key] = bytes(info.subscribe_data)
+                return self._data[key]
+        return None
+
+    def _read(self, data: bytes) -> TrackName | None:
+        try:
+            return decode_track_name(data)
+        except InvalidEncoding:
+            self.unreadable += 1
+            return None
+
+    def _review_matching(self, info: AnnounceInfo) -> None:
+        """A new announce: every track that it offers and somebody wants."""
+        depth = len(info.namespace_hashes)
+        for key in {*self._subscribes.tracks(), *self._subscribers}:
+            data = self._data.get(key)
+            if data is None:
+                source = next(iter(self._subscribes.sources(key)), None)
+                entry = None if source is None else self._subscribes.get(source, key)
+                data = b"" if entry is None else bytes(entry.subscribe_data)
+            name = self._read(data) if data else None
+            if name is None or len(name.namespace) < depth:
+                continue
+            parts = tuple(hash_bytes(part) for part in name.namespace[:depth])
+            if parts == info.namespace_hashes:
+                self.review(key)

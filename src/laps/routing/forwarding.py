@@ -1,0 +1,211 @@
+"""Where data goes: subscriber node sets, and the map from what comes in to what goes out.
+
+A flow is one data context on its way through this relay: a publisher's track, or an SNS that a
+peer advertised. It has target nodes. For each target, selection names the link that leads to it;
+the targets of one link are that link's SNS, under an id of the link's own:
+
+    flow -> { link: (SNS id, nodes) }        and, for what selection finds no link, nothing
+
+When a target moves from one link to another, the new link's set is advertised at once, and the old
+one's shrinks. A link that has no target left keeps its SNS as long as streams still run on it: the
+new path carries new streams while the old one finishes its own, and nothing is sent twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from laps.infobase.nodes import SessionId
+from laps.types import NodeId, SnsId
+
+LAST_SNS_ID: Final = 2**32 - 1
+
+K = TypeVar("K")
+
+LinkId = SessionId
+FlowKey = Hashable
+
+Route = Callable[["Flow", NodeId], "LinkId | None"]
+"Selection: the link that leads to a node for a flow, or None."
+
+
+@dataclass(frozen=True, slots=True)
+class SnsUpdate:
+    """Tell a peer of a set, or, where there are no nodes, that the id is no more."""
+
+    link: LinkId
+    sns_id: SnsId
+    nodes: tuple[NodeId, ...]
+
+
+@dataclass(slots=True)
+class OutSet:
+    """A flow's set on one link."""
+
+    sns_id: SnsId
+    nodes: frozenset[NodeId]
+    streams: int = 0
+    "How many streams run under the id."
+
+
+@dataclass(slots=True, eq=False)
+class Flow:
+    """One data context on its way through this relay."""
+
+    key: FlowKey
+    serial: int
+    "Its place among the flows, so that what happens to several happens in one order."
+    targets: frozenset[NodeId] = frozenset()
+    local: bool = False
+    "Whether clients of this relay are to have it too."
+    outs: dict[LinkId, OutSet] = field(default_factory=dict)
+
+    def current(self) -> list[tuple[LinkId, SnsId]]:
+        """Where a new stream goes."""
+        return [(link, out.sns_id) for link, out in self.outs.items() if out.nodes]
+
+
+class SnsIds:
+    """The ids of one link, as its sender: from one, ever upwards, and round to one again."""
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._used: set[SnsId] = set()
+
+    def take(self) -> SnsId:
+        """The next id that is not in use."""
+        while True:
+            self._last = self._last % LAST_SNS_ID + 1
+            if self._last not in self._used:
+                break
+        sns_id = SnsId(self._last)
+        self._used.add(sns_id)
+        return sns_id
+
+    def give_back(self, sns_id: SnsId) -> None:
+        """The id was withdrawn."""
+        self._used.discard(sns_id)
+
+
+class Fib:
+    """All flows, and an index from a target node to the flows that go there."""
+
+    def __init__(self, route: Route) -> None:
+        self._route = route
+        self._made = 0
+        self._flows: dict[FlowKey, Flow] = {}
+        self._by_target: dict[NodeId, set[Flow]] = {}
+        self._by_link: dict[LinkId, set[Flow]] = {}
+        self._ids: dict[LinkId, SnsIds] = {}
+
+    def __len__(self) -> int:
+        return len(self._flows)
+
+    def __iter__(self) -> Iterator[Flow]:
+        return iter(list(self._flows.values()))
+
+    def get(self, key: FlowKey) -> Flow | None:
+        """The flow, if there is one."""
+        return self._flows.get(key)
+
+    def install(self, key: FlowKey, targets: Iterable[NodeId], *, local: bool) -> list[SnsUpdate]:
+        """Make or change a flow; the updates to tell the peers."""
+        flow = self._flows.get(key)
+        if flow is None:
+            self._made += 1
+            flow = self._flows[key] = Flow(key, self._made)
+        wanted = frozenset(targets)
+        for node in flow.targets - wanted:
+            _unindex(self._by_target, node, flow)
+        for node in wanted - flow.targets:
+            self._by_target.setdefault(node, set()).add(flow)
+        flow.targets, flow.local = wanted, local
+        return self._arrange(flow)
+
+    def remove(self, key: FlowKey) -> list[SnsUpdate]:
+        """The flow has ended: its sets go, with whatever streams still run."""
+        flow = self._flows.get(key)
+        if flow is None:
+            return []
+        updates = self.install(key, (), local=False)
+        updates += [
+            update for link in list(flow.outs) if (update := self._drop(flow, link)) is not None
+        ]
+        del self._flows[key]
+        return updates
+
+    def reroute(self, nodes: Iterable[NodeId]) -> list[SnsUpdate]:
+        """Selection may have changed for these nodes: only flows that go there are looked at."""
+        flows = {flow for node in nodes for flow in self._by_target.get(node, ())}
+        return [update for flow in sorted(flows, key=_serial) for update in self._arrange(flow)]
+
+    def close_link(self, link: LinkId) -> list[SnsUpdate]:
+        """A link is gone, and all its sets with it; its targets move to where selection says."""
+        flows = self._by_link.pop(link, set())
+        self._ids.pop(link, None)
+        for flow in flows:
+            flow.outs.pop(link, None)
+        return [update for flow in sorted(flows, key=_serial) for update in self._arrange(flow)]
+
+    def stream_opened(self, flow: Flow, link: LinkId) -> None:
+        """A stream of the flow now runs on a link."""
+        if (out := flow.outs.get(link)) is not None:
+            out.streams += 1
+
+    def stream_closed(self, flow: Flow, link: LinkId, sns_id: SnsId) -> SnsUpdate | None:
+        """A stream has ended; the last one of a set without nodes takes the set with it."""
+        out = flow.outs.get(link)
+        if out is None or out.sns_id != sns_id:
+            return None
+        out.streams -= 1
+        return None if out.nodes or out.streams > 0 else self._drop(flow, link)
+
+    def _arrange(self, flow: Flow) -> list[SnsUpdate]:
+        """Give each target to the link that leads to it; say what changed."""
+        wanted: dict[LinkId, set[NodeId]] = {}
+        for node in flow.targets:
+            if (link := self._route(flow, node)) is not None:
+                wanted.setdefault(link, set()).add(node)
+        grown: list[SnsUpdate] = []
+        shrunk: list[SnsUpdate] = []
+        for link, nodes in sorted(wanted.items()):
+            out = flow.outs.get(link)
+            if out is None:
+                ids = self._ids.setdefault(link, SnsIds())
+                out = flow.outs[link] = OutSet(ids.take(), frozenset())
+                self._by_link.setdefault(link, set()).add(flow)
+            if out.nodes != nodes:
+                updates = shrunk if nodes < out.nodes else grown
+                out.nodes = frozenset(nodes)
+                updates.append(SnsUpdate(link, out.sns_id, tuple(sorted(nodes))))
+        # The new path is there before the old one shrinks.
+        updates = grown + shrunk
+        for link in [link for link in flow.outs if link not in wanted]:
+            out = flow.outs[link]
+            out.nodes = frozenset()
+            if not out.streams and (update := self._drop(flow, link)) is not None:
+                updates.append(update)
+        return updates
+
+    def _drop(self, flow: Flow, link: LinkId) -> SnsUpdate | None:
+        out = flow.outs.pop(link, None)
+        if out is None:
+            return None
+        _unindex(self._by_link, link, flow)
+        if (ids := self._ids.get(link)) is not None:
+            ids.give_back(out.sns_id)
+        return SnsUpdate(link, out.sns_id, ())
+
+
+def _serial(flow: Flow) -> int:
+    return flow.serial
+
+
+def _unindex(index: dict[K, set[Flow]], key: K, flow: Flow) -> None:
+    flows = index.get(key)
+    if flows is not None:
+        flows.discard(flow)
+        if not flows:
+            del index[key]

@@ -1,0 +1,290 @@
+"""The control messages that only a peer that chose ALPN `laps-x1` ever sees.
+
+`EXTENDED_CODECS` is the document's table with these added. Whatever has no fixed size has its count
+or its length in front, and a count is checked against the bytes that are there.
+"""
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from laps.errors import InvalidEncoding
+from laps.types import NamespaceInfo, NodeId, NodeMetrics, Reachability
+from laps.wire.buffer import Cursor, encode_varint
+from laps.wire.peering import CODECS, Codec, Message
+
+# MoQT lets a namespace have 32 parts and a full track name 4096 bytes.
+MAX_NAMESPACE_PARTS: Final = 32
+MAX_FULL_NAME_LENGTH: Final = 4096
+
+# A region and a tag are words that an operator types, and every relay holds those of every node.
+MAX_REGION_LENGTH: Final = 64
+MAX_TAG_LENGTH: Final = 64
+MAX_TAGS: Final = 32
+
+# A node measures its neighbours and a few more, not the network: all of it takes 6 kB.
+MAX_REACHABILITY: Final = 256
+# Nobody tries more alternatives than this one after the other.
+MAX_BEST_VIAS: Final = 16
+
+# A name of the DNS has 253 bytes at most; then a colon and a port.
+MAX_CONTACT_LENGTH: Final = 259
+
+
+class ExtensionType(IntEnum):
+    """Message types far from the document's own, 1 to 11, so that it can grow."""
+
+    NODE_METRICS = 64
+    NAMESPACE_INFO_ADV = 65
+    NAMESPACE_INFO_WD = 66
+    GOAWAY = 67
+
+
+# --- messages --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMetricsAdv(Message):
+    """How a node is doing; the newest word replaces the one before, so there is no withdrawal."""
+
+    message_type = ExtensionType.NODE_METRICS
+    node_metrics: NodeMetrics
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceInfoAdv(Message):
+    """A node has a publisher for a namespace or a track."""
+
+    message_type = ExtensionType.NAMESPACE_INFO_ADV
+    namespace_info: NamespaceInfo
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceInfoWd(Message):
+    """A node has no publisher left for a namespace or a track."""
+
+    message_type = ExtensionType.NAMESPACE_INFO_WD
+    namespace_info: NamespaceInfo
+
+
+@dataclass(frozen=True, slots=True)
+class GoAway(Message):
+    """The sender is about to leave: use other ways."""
+
+    message_type = ExtensionType.GOAWAY
+    grace_ms: int
+    """It closes its connections after this long."""
+    contact: str = ""
+    """host:port to dial instead; empty where the sender knows of none."""
+
+
+# --- bodies ----------------------------------------------------------------------------------
+
+
+def _check_most(what: str, size: int, most: int) -> None:
+    if size > most:
+        raise InvalidEncoding(f"{what} {size} is more than {most}")
+
+
+def _check_fraction(value: float, field: str) -> None:
+    # Written so that NaN fails as well.
+    if not 0 <= value <= 1:
+        raise InvalidEncoding(f"{field} {value} is outside 0 to 1")
+
+
+def _decode_count(cursor: Cursor, field: str, item_size: int, most: int) -> int:
+    """A count, once it is sure that so many items can follow."""
+    count = cursor.varint(field)
+    _check_most(field, count, most)
+    if count * item_size > cursor.remaining:
+        problem = f"{count} needs {count * item_size} bytes and {cursor.remaining} are left"
+        raise InvalidEncoding(f"{field} {problem}")
+    return count
+
+
+def _encode_bytes(data: bytes) -> bytes:
+    return encode_varint(len(data)) + data
+
+
+def _encode_text(text: str, field: str, most: int) -> bytes:
+    data = text.encode()
+    _check_most(f"{field}_len", len(data), most)
+    return _encode_bytes(data)
+
+
+def _decode_text(cursor: Cursor, field: str, most: int) -> str:
+    size = cursor.varint(f"{field}_len")
+    _check_most(f"{field}_len", size, most)
+    try:
+        return str(cursor.take(size, field), "utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidEncoding(f"{field} is not UTF-8 at its byte {error.start}") from None
+
+
+# NODE_METRICS
+# sequence(2) | source_node_id(8) | load(8) | capacity_bps(8) | egress_bps(8)
+# | region_len(var-int) | region(region_len)
+# | tag_count(var-int) | tags [ tag_len(var-int) | tag(tag_len) ]
+# | reachability_count(var-int) | reachability [ node_id(8) | srtt_us(8) | loss(8) ]
+# | best_via_count(var-int) | best_vias [ node_id(8) ]
+
+_METRICS = struct.Struct(">HQdQQ")
+_REACHABILITY = struct.Struct(">QQd")
+
+
+def _encode_node_metrics(message: NodeMetricsAdv) -> bytes:
+    metrics = message.node_metrics
+    _check_fraction(metrics.load, "load")
+    _check_most("tag_count", len(metrics.tags), MAX_TAGS)
+    _check_most("reachability_count", len(metrics.reachability), MAX_REACHABILITY)
+    _check_most("best_via_count", len(metrics.best_vias), MAX_BEST_VIAS)
+    for item in metrics.reachability:
+        _check_fraction(item.loss, "loss")
+    return b"".join(
+        (
+            _METRICS.pack(
+                metrics.sequence,
+                metrics.source_node_id,
+                metrics.load,
+                metrics.capacity_bps,
+                metrics.egress_bps,
+            ),
+            _encode_text(metrics.region, "region", MAX_REGION_LENGTH),
+            encode_varint(len(metrics.tags)),
+            *(_encode_text(tag, "tag", MAX_TAG_LENGTH) for tag in metrics.tags),
+            encode_varint(len(metrics.reachability)),
+            *(
+                _REACHABILITY.pack(item.node_id, item.srtt_us, item.loss)
+                for item in metrics.reachability
+            ),
+            encode_varint(len(metrics.best_vias)),
+            struct.pack(f">{len(metrics.best_vias)}Q", *metrics.best_vias),
+        )
+    )
+
+
+def _decode_node_metrics(cursor: Cursor) -> NodeMetricsAdv:
+    fixed = cursor.take(_METRICS.size, "sequence, source_node_id, load, capacity and egress")
+    sequence, source, load, capacity_bps, egress_bps = _METRICS.unpack(fixed)
+    _check_fraction(load, "load")
+    region = _decode_text(cursor, "region", MAX_REGION_LENGTH)
+    tag_count = _decode_count(cursor, "tag_count", 1, MAX_TAGS)
+    tags = tuple(_decode_text(cursor, "tag", MAX_TAG_LENGTH) for _ in range(tag_count))
+    return NodeMetricsAdv(
+        NodeMetrics(
+            sequence,
+            NodeId(source),
+            load,
+            capacity_bps,
+            egress_bps,
+            region,
+            tags,
+            _decode_reachability(cursor),
+            _decode_best_vias(cursor),
+        )
+    )
+
+
+def _decode_reachability(cursor: Cursor) -> tuple[Reachability, ...]:
+    size = _REACHABILITY.size
+    count = _decode_count(cursor, "reachability_count", size, MAX_REACHABILITY)
+    items = tuple(
+        Reachability(NodeId(node_id), srtt_us, loss)
+        for node_id, srtt_us, loss in _REACHABILITY.iter_unpack(
+            cursor.take(count * size, "reachability")
+        )
+    )
+    for item in items:
+        _check_fraction(item.loss, "loss")
+    return items
+
+
+def _decode_best_vias(cursor: Cursor) -> tuple[NodeId, ...]:
+    count = _decode_count(cursor, "best_via_count", 8, MAX_BEST_VIAS)
+    return struct.unpack(f">{count}Q", cursor.take(count * 8, "best_vias"))
+
+
+# NAMESPACE_INFO_ADV, NAMESPACE_INFO_WD
+# sequence(2) | source_node_id(8)
+# | part_count(var-int) | namespace [ part_len(var-int) | part(part_len) ]
+# | has_name(1) | name_len(var-int) | name(name_len), if has_name is 1
+
+_NAMESPACE_INFO = struct.Struct(">HQ")
+
+
+def check_full_name(namespace: tuple[bytes, ...], name: bytes | None) -> None:
+    """Raise InvalidEncoding for a name that namespace information cannot carry."""
+    _check_most("part_count", len(namespace), MAX_NAMESPACE_PARTS)
+    size = sum(map(len, namespace)) + len(name or b"")
+    _check_most("the full name's length", size, MAX_FULL_NAME_LENGTH)
+
+
+def _encode_namespace(message: NamespaceInfoAdv | NamespaceInfoWd) -> bytes:
+    info = message.namespace_info
+    check_full_name(info.namespace, info.name)
+    return b"".join(
+        (
+            _NAMESPACE_INFO.pack(info.sequence, info.source_node_id),
+            encode_varint(len(info.namespace)),
+            *map(_encode_bytes, info.namespace),
+            b"\0" if info.name is None else b"\1" + _encode_bytes(info.name),
+        )
+    )
+
+
+def _decode_name(cursor: Cursor, field: str) -> bytes:
+    size = cursor.varint(f"{field}_len")
+    _check_most(f"{field}_len", size, MAX_FULL_NAME_LENGTH)
+    return bytes(cursor.take(size, field))
+
+
+def _decode_namespace_info(cursor: Cursor) -> NamespaceInfo:
+    sequence, source = cursor.u16("sequence"), NodeId(cursor.u64("source_node_id"))
+    count = _decode_count(cursor, "part_count", 1, MAX_NAMESPACE_PARTS)
+    namespace = tuple(_decode_name(cursor, "part") for _ in range(count))
+    name = None
+    if has_name := cursor.u8("has_name"):
+        if has_name != 1:
+            raise InvalidEncoding(f"has_name {has_name} is neither 0 nor 1")
+        name = _decode_name(cursor, "name")
+    check_full_name(namespace, name)
+    return NamespaceInfo(sequence, source, namespace, name)
+
+
+# GOAWAY
+# grace_ms(4) | contact_len(var-int) | contact(contact_len)
+
+
+def _encode_go_away(message: GoAway) -> bytes:
+    contact = _encode_text(message.contact, "contact", MAX_CONTACT_LENGTH)
+    return struct.pack(">I", message.grace_ms) + contact
+
+
+def _decode_go_away(cursor: Cursor) -> GoAway:
+    return GoAway(cursor.u32("grace_ms"), _decode_text(cursor, "contact", MAX_CONTACT_LENGTH))
+
+
+# --- the table -------------------------------------------------------------------------------
+
+EXTENDED_CODECS: Mapping[int, Codec] = {
+    **CODECS,
+    **{
+        codec.message.message_type: codec
+        for codec in (
+            Codec(NodeMetricsAdv, _encode_node_metrics, _decode_node_metrics),
+            Codec(
+                NamespaceInfoAdv,
+                _encode_namespace,
+                lambda body: NamespaceInfoAdv(_decode_namespace_info(body)),
+            ),
+            Codec(
+                NamespaceInfoWd,
+                _encode_namespace,
+                lambda body: NamespaceInfoWd(_decode_namespace_info(body)),
+            ),
+            Codec(GoAway, _encode_go_away, _decode_go_away),
+        )
+    },
+}

@@ -1,0 +1,350 @@
+"""Flows, the sets they have on each link, and the order in which sets come and go."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from laps.infobase.nodes import SessionId
+from laps.routing import forwarding
+from laps.routing.forwarding import Fib, SnsIds, SnsUpdate
+from laps.types import NodeId, SnsId
+
+if TYPE_CHECKING:
+    from laps.routing.forwarding import Flow
+
+A, B, C, D = map(NodeId, (101, 102, 103, 104))
+ONE, TWO, THREE = map(SessionId, (1, 2, 3))
+
+
+class Routes:
+    """Selection, as the test has it: node -> link."""
+
+    def __init__(self, **_: object) -> None:
+        self.to: dict[NodeId, SessionId] = {}
+        self.asked: list[tuple[object, NodeId]] = []
+
+    def __call__(self, flow: Flow, node: NodeId) -> SessionId | None:
+        self.asked.append((flow.key, node))
+        return self.to.get(node)
+
+
+@pytest.fixture
+def routes() -> Routes:
+    routes = Routes()
+    routes.to = {A: ONE, B: ONE, C: TWO}
+    return routes
+
+
+@pytest.fixture
+def fib(routes: Routes) -> Fib:
+    return Fib(routes)
+
+
+def adv(link: SessionId, sns_id: int, *nodes: NodeId) -> SnsUpdate:
+    return SnsUpdate(link, SnsId(sns_id), nodes)
+
+
+def wd(link: SessionId, sns_id: int) -> SnsUpdate:
+    return SnsUpdate(link, SnsId(sns_id), ())
+
+
+def flow_of(fib: Fib, key: str) -> Flow:
+    flow = fib.get(key)
+    assert flow is not None
+    return flow
+
+
+# -- ids -------------------------------------------------------------------------------------------
+
+
+def test_ids_begin_at_one_and_rise() -> None:
+    ids = SnsIds()
+    assert [ids.take() for _ in range(3)] == [1, 2, 3]
+    ids.give_back(SnsId(2))
+    assert ids.take() == 4
+
+
+def test_ids_wrap_to_one_and_pass_over_those_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert forwarding.LAST_SNS_ID == 2**32 - 1
+    monkeypatch.setattr(forwarding, "LAST_SNS_ID", 4)
+    ids = SnsIds()
+    assert [ids.take() for _ in range(4)] == [1, 2, 3, 4]
+    ids.give_back(SnsId(1))
+    ids.give_back(SnsId(3))
+    assert [ids.take(), ids.take()] == [1, 3]
+    ids.give_back(SnsId(2))
+    assert ids.take() == 2
+
+
+def test_each_link_counts_for_itself(fib: Fib) -> None:
+    assert fib.install("x", [A, C], local=False) == [adv(ONE, 1, A), adv(TWO, 1, C)]
+    assert fib.install("y", [C], local=False) == [adv(TWO, 2, C)]
+    assert fib.install("z", [A], local=False) == [adv(ONE, 2, A)]
+
+
+# -- sets ------------------------------------------------------------------------------------------
+
+
+def test_the_same_id_is_updated_in_place(fib: Fib) -> None:
+    assert fib.install("x", [A], local=False) == [adv(ONE, 1, A)]
+    assert fib.install("x", [B, A], local=False) == [adv(ONE, 1, A, B)]
+    assert fib.install("x", [B], local=False) == [adv(ONE, 1, B)]
+    assert fib.install("x", [B], local=False) == []
+    assert flow_of(fib, "x").current() == [(ONE, 1)]
+
+
+def test_the_last_target_takes_the_set_with_it(fib: Fib) -> None:
+    fib.install("x", [A, C], local=True)
+    assert fib.install("x", [C], local=True) == [wd(ONE, 1)]
+    assert fib.install("x", [], local=True) == [wd(TWO, 1)]
+    assert flow_of(fib, "x").current() == []
+    assert flow_of(fib, "x").local
+
+
+def test_an_id_that_was_withdrawn_is_not_the_next(fib: Fib) -> None:
+    fib.install("x", [A], local=False)
+    fib.install("x", [], local=False)
+    assert fib.install("x", [A], local=False) == [adv(ONE, 2, A)]
+
+
+def test_two_flows_to_one_node_are_two_sets(fib: Fib) -> None:
+    fib.install("x", [A], local=False)
+    fib.install("y", [A], local=False)
+    assert flow_of(fib, "x").current() == [(ONE, 1)]
+    assert flow_of(fib, "y").current() == [(ONE, 2)]
+    assert fib.remove("x") == [wd(ONE, 1)]
+    assert flow_of(fib, "y").current() == [(ONE, 2)]
+
+
+def test_removing_ends_every_set_also_under_streams(fib: Fib) -> None:
+    fib.install("x", [A, C], local=True)
+    fib.stream_opened(flow_of(fib, "x"), ONE)
+    assert sorted(fib.remove("x"), key=lambda u: u.link) == [wd(ONE, 1), wd(TWO, 1)]
+    assert fib.get("x") is None
+    assert len(fib) == 0
+    assert fib.remove("x") == []
+
+
+def test_what_cannot_be_reached_has_no_set_until_it_can(fib: Fib, routes: Routes) -> None:
+    assert fib.install("x", [D], local=False) == []
+    routes.to[D] = THREE
+    assert fib.reroute([D]) == [adv(THREE, 1, D)]
+    del routes.to[D]
+    assert fib.reroute([D]) == [wd(THREE, 1)]
+
+
+# -- another way -----------------------------------------------------------------------------------
+
+
+def test_the_new_link_is_told_before_the_old_one_shrinks(fib: Fib, routes: Routes) -> None:
+    fib.install("x", [A, B], local=False)
+    routes.to[A] = TWO
+    assert fib.reroute([A]) == [adv(TWO, 1, A), adv(ONE, 1, B)]
+
+
+def test_the_order_holds_whichever_link_is_the_lower(fib: Fib, routes: Routes) -> None:
+    routes.to = {A: TWO, B: TWO}
+    fib.install("x", [A, B], local=False)
+    routes.to[A] = ONE
+    assert fib.reroute([A]) == [adv(ONE, 1, A), adv(TWO, 1, B)]
+
+
+def test_a_set_that_grows_is_told_before_the_old_one_shrinks(fib: Fib, routes: Routes) -> None:
+    routes.to = {A: ONE, B: ONE, C: TWO}
+    fib.install("x", [A, B, C], local=False)
+    routes.to[A] = TWO
+    assert fib.reroute([A]) == [adv(TWO, 1, A, C), adv(ONE, 1, B)]
+
+
+def test_an_old_set_is_kept_while_streams_run_on_it(fib: Fib, routes: Routes) -> None:
+    fib.install("x", [A], local=False)
+    flow = flow_of(fib, "x")
+    fib.stream_opened(flow, ONE)
+    fib.stream_opened(flow, ONE)
+    routes.to[A] = TWO
+    assert fib.reroute([A]) == [adv(TWO, 1, A)]
+    assert flow.current() == [(TWO, 1)]
+    assert fib.stream_closed(flow, ONE, SnsId(1)) is None
+    assert fib.stream_closed(flow, ONE, SnsId(1)) == wd(ONE, 1)
+    assert fib.stream_closed(flow, ONE, SnsId(1)) is None
+
+
+def test_a_target_that_comes_back_takes_the_set_up_again(fib: Fib, routes: Routes) -> None:
+    fib.install("x", [A], local=False)
+    flow = flow_of(fib, "x")
+    fib.stream_opened(flow, ONE)
+    routes.to[A] = TWO
+    fib.reroute([A])
+    routes.to[A] = ONE
+    assert fib.reroute([A]) == [adv(ONE, 1, A), wd(TWO, 1)]
+    assert fib.stream_closed(flow, ONE, SnsId(1)) is None
+    assert flow.current() == [(ONE, 1)]
+
+
+def test_a_stream_of_a_set_that_is_gone_does_not_count_for_the_next(
+    fib: Fib, routes: Routes
+) -> None:
+    fib.install("x", [A], local=False)
+    flow = flow_of(fib, "x")
+    fib.stream_opened(flow, ONE)
+    fib.close_link(ONE)
+    routes.to[A] = ONE
+    fib.install("y", [A], local=False)
+    fib.install("x", [], local=False)
+    fib.install("x", [A], local=False)
+    (_, sns_id) = flow.current()[0]
+    fib.stream_opened(flow, ONE)
+    assert sns_id != 1
+    assert fib.stream_closed(flow, ONE, SnsId(1)) is None
+    fib.install("x", [], local=False)
+    assert fib.stream_closed(flow, ONE, sns_id) == wd(ONE, sns_id)
+
+
+def test_a_link_that_closes_gives_its_targets_to_others(fib: Fib, routes: Routes) -> None:
+    fib.install("x", [A, B, C], local=False)
+    fib.install("y", [B], local=False)
+    fib.install("z", [C], local=False)
+    routes.to.update({A: TWO, B: THREE})
+    assert fib.close_link(ONE) == [
+        adv(TWO, 1, A, C),
+        adv(THREE, 1, B),
+        adv(THREE, 2, B),
+    ]
+    assert fib.close_link(ONE) == []
+
+
+def test_a_link_that_closes_takes_what_only_it_reached(fib: Fib, routes: Routes) -> None:
+    fib.install("x", [A, C], local=False)
+    routes.to = {C: TWO}
+    assert fib.close_link(ONE) == []
+    assert flow_of(fib, "x").current() == [(TWO, 1)]
+
+
+def test_only_flows_that_go_there_are_looked_at(fib: Fib, routes: Routes) -> None:
+    fib.install("x", [A], local=False)
+    fib.install("y", [C], local=False)
+    fib.install("z", [A, C], local=False)
+    routes.asked.clear()
+    fib.reroute([A, NodeId(999)])
+    assert {key for key, _ in routes.asked} == {"x", "z"}
+    fib.remove("x")
+    fib.install("z", [C], local=False)
+    routes.asked.clear()
+    assert fib.reroute([A]) == []
+    assert routes.asked == []
+
+
+def test_what_happens_to_several_flows_happens_in_their_order(fib: Fib, routes: Routes) -> None:
+    for key in "qwertyuiop":
+        fib.install(key, [A], local=False)
+    routes.to[A] = THREE
+    told = [update.sns_id for update in fib.reroute([A]) if update.nodes]
+    assert told == list(range(1, 11))
+
+
+# -- whatever happens ------------------------------------------------------------------------------
+
+nodes = st.sampled_from([A, B, C, D])
+links = st.sampled_from([ONE, TWO, THREE])
+keys = st.sampled_from("xyz")
+steps = st.one_of(
+    st.tuples(st.just("install"), keys, st.frozensets(nodes)),
+    st.tuples(st.just("remove"), keys),
+    st.tuples(st.just("route"), nodes, st.none() | links),
+    st.tuples(st.just("close"), links),
+    st.tuples(st.just("open stream"), keys),
+    st.tuples(st.just("end stream"), st.integers(0, 5)),
+)
+
+
+class Told:
+    """What the peers know, from the updates alone."""
+
+    def __init__(self) -> None:
+        self.sets: dict[tuple[SessionId, SnsId], frozenset[NodeId]] = {}
+        self.history: dict[SessionId, list[SnsId]] = {}
+
+    def hear(self, updates: list[SnsUpdate]) -> None:
+        for link, sns_id, told in ((u.link, u.sns_id, u.nodes) for u in updates):
+            if told:
+                assert len(set(told)) == len(told)
+                if (link, sns_id) not in self.sets:
+                    self.history.setdefault(link, []).append(sns_id)
+                self.sets[link, sns_id] = frozenset(told)
+            else:
+                del self.sets[link, sns_id]
+
+    def close(self, link: SessionId) -> None:
+        self.sets = {key: told for key, told in self.sets.items() if key[0] != link}
+        self.history.pop(link, None)
+
+
+@given(st.lists(steps, max_size=40))
+def test_each_target_is_in_one_set_and_nothing_is_left_over(
+    sequence: list[tuple[object, ...]],
+) -> None:
+    routes, told = Routes(), Told()
+    fib = Fib(routes)
+    wanted: dict[str, frozenset[NodeId]] = {}
+    streams: list[tuple[Flow, SessionId, SnsId]] = []
+    for step in sequence:
+        match step:
+            case ("install", str(key), frozenset() as targets):
+                wanted[key] = targets
+                told.hear(fib.install(key, targets, local=False))
+            case ("remove", str(key)):
+                wanted.pop(key, None)
+                told.hear(fib.remove(key))
+            case ("route", int(node), link):
+                routes.to.pop(NodeId(node), None)
+                if isinstance(link, int):
+                    routes.to[NodeId(node)] = SessionId(link)
+                told.hear(fib.reroute([NodeId(node)]))
+            case ("close", int(link)):
+                routes.to = {node: to for node, to in routes.to.items() if to != link}
+                told.close(SessionId(link))
+                told.hear(fib.close_link(SessionId(link)))
+            case ("open stream", str(key)) if (flow := fib.get(key)) is not None:
+                for to, sns_id in flow.current():
+                    fib.stream_opened(flow, to)
+                    streams.append((flow, to, sns_id))
+            case ("end stream", int(number)) if number < len(streams):
+                update = fib.stream_closed(*streams.pop(number))
+                told.hear([] if update is None else [update])
+        _check(fib, routes, told, wanted, streams)
+    for stream in streams:
+        update = fib.stream_closed(*stream)
+        told.hear([] if update is None else [update])
+    for key in list(wanted):
+        told.hear(fib.remove(key))
+    assert told.sets == {}
+    assert len(fib) == 0
+
+
+def _check(
+    fib: Fib,
+    routes: Routes,
+    told: Told,
+    wanted: dict[str, frozenset[NodeId]],
+    streams: list[tuple[Flow, SessionId, SnsId]],
+) -> None:
+    assert {flow.key for flow in fib} == set(wanted)
+    live: dict[tuple[SessionId, SnsId], Flow] = {}
+    for flow in fib:
+        assert flow.targets == wanted[str(flow.key)]
+        placed: list[tuple[NodeId, SessionId]] = []
+        for link, sns_id in flow.current():
+            assert live.setdefault((link, sns_id), flow) is flow
+            placed += [(node, link) for node in told.sets[link, sns_id]]
+        expected = [(node, routes.to[node]) for node in flow.targets if node in routes.to]
+        assert sorted(placed) == sorted(expected)
+    # A set that nobody is in any more is there for the streams that run on it.
+    for link, sns_id in set(told.sets) - set(live):
+        assert any((link, sns_id) == stream[1:] for stream in streams)
+    for ids in told.history.values():
+        assert all(earlier < later for earlier, later in pairwise(ids))
