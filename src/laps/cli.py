@@ -18,6 +18,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from laps.bench import hops as bench_hops
+from laps.bench import infobase as bench_infobase
 from laps.bench import quic as bench_quic
 from laps.config import Config, load_config, override
 from laps.errors import ConfigError, LapsError, ListenError
@@ -25,7 +27,7 @@ from laps.net.runner import Runner
 from laps.types import format_node_id
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 # What a person, or a script, got wrong; 1 is for what went wrong by itself.
 EXIT_USAGE = 2
@@ -77,14 +79,19 @@ def _root(
 ConfigPath = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="TOML; flags go over it.")
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more on standard error.")]
 
 
 @app.command(
-    epilog="Example: laps relay --node-id 1:1 --peer-listen 127.0.0.1:33434",
+    epilog="Example: laps relay --type via --node-id 1:1 --peer-listen 127.0.0.1:33434 "
+    "--peer 127.0.0.1:33435",
 )
 def relay(
     config: ConfigPath = None,
+    role: Annotated[
+        str | None, typer.Option("--type", metavar="ROLE", help="edge, via, stub or control.")
+    ] = None,
     node_id: Annotated[
         str | None,
         typer.Option(metavar="HIGH:LOW", help="Like 1.2:1234; made from host and port if absent."),
@@ -96,6 +103,14 @@ def relay(
     peer: Annotated[
         list[str] | None, typer.Option(metavar="HOST:PORT", help="A relay to dial. Repeatable.")
     ] = None,
+    control: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST:PORT", help="A control server to dial. Repeatable."),
+    ] = None,
+    reflect: Annotated[
+        bool | None,
+        typer.Option("--reflect", help="As a via, keep subscribes for peers that come later."),
+    ] = None,
     tls_cert: Annotated[str | None, typer.Option(metavar="FILE", help="Certificate, PEM.")] = None,
     tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="Its key, PEM.")] = None,
     tls_self_signed: Annotated[
@@ -105,27 +120,29 @@ def relay(
     longitude: Annotated[float | None, typer.Option(help="Where the relay stands.")] = None,
     verbose: Verbose = False,
 ) -> None:
-    """Run one Edge relay until it is stopped (Ctrl-C or SIGTERM).
+    """Run one relay until it is stopped (Ctrl-C or SIGTERM).
 
-    One line on standard output says when it listens, and where.
+    One line on standard output says when it listens, and where. SIGHUP makes it read its
+    configuration again: certificate and peers count at once.
     """
-    settings = _configured(
-        config,
-        {
-            "--node-id": {"node.id": node_id},
-            "--latitude": {"node.latitude": latitude},
-            "--longitude": {"node.longitude": longitude},
-            "--peer-listen": {"peering.listen": peer_listen},
-            "--peer": {"peering.peers": peer or None},
-            "--tls-cert, --tls-key, --tls-self-signed": {
-                "tls.certificate": tls_cert,
-                "tls.key": tls_key,
-                "tls.self_signed": tls_self_signed,
-            },
+    flags: dict[str, dict[str, Any]] = {
+        "--type": {"node.type": role},
+        "--node-id": {"node.id": node_id},
+        "--latitude": {"node.latitude": latitude},
+        "--longitude": {"node.longitude": longitude},
+        "--peer-listen": {"peering.listen": peer_listen},
+        "--peer": {"peering.peers": peer or None},
+        "--control": {"peering.control": control or None},
+        "--reflect": {"relay.reflect": reflect},
+        "--tls-cert, --tls-key, --tls-self-signed": {
+            "tls.certificate": tls_cert,
+            "tls.key": tls_key,
+            "tls.self_signed": tls_self_signed,
         },
-    )
+    }
+    settings = _configured(config, flags)
     _log(verbose)
-    uvloop.run(_run_relay(settings, None, _say_ready))
+    uvloop.run(_run_relay(settings, None, _say_ready, lambda: _configured(config, flags)))
 
 
 @app.command(epilog="Example: laps lab --seconds 10")
@@ -149,12 +166,19 @@ def lab(
         uvloop.run(_run_relay(settings, seconds, _say_lab))
 
 
-async def _run_relay(config: Config, seconds: float | None, say: Any) -> None:
+async def _run_relay(
+    config: Config,
+    seconds: float | None,
+    say: Callable[[Runner], None],
+    read_again: Callable[[], Config] | None = None,
+) -> None:
     runner = Runner(config)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    if read_again is not None:
+        loop.add_signal_handler(signal.SIGHUP, _reload, runner, read_again)
     try:
         say(runner)
         with contextlib.suppress(TimeoutError):
@@ -163,15 +187,22 @@ async def _run_relay(config: Config, seconds: float | None, say: Any) -> None:
         await runner.close()
 
 
+def _reload(runner: Runner, read_again: Callable[[], Config]) -> None:
+    try:
+        runner.reload(read_again())
+    except LapsError as error:
+        logging.getLogger("laps").error("the configuration stays as it is: %s", error)
+
+
 def _say_ready(runner: Runner) -> None:
     _print_line(
-        f"ready node={format_node_id(runner.node_info.id)} peers={runner.peer_address} "
+        f"ready node={format_node_id(runner.relay.id)} peers={runner.peer_address or 'none'} "
         f"sha256={runner.identity.fingerprint}"
     )
 
 
 def _say_lab(runner: Runner) -> None:
-    node = format_node_id(runner.node_info.id)
+    node = format_node_id(runner.relay.id)
     _print_line(f"An Edge relay, node {node}, listens for peers on {runner.peer_address} (QUIC).")
     _print_line(f"Its certificate was made just now: sha256 {runner.identity.fingerprint}")
     _print_line("In another terminal, a second relay that peers with it:")
@@ -191,10 +222,6 @@ def _configured(path: Path | None, flags: dict[str, dict[str, Any]]) -> Config:
     for flag, values in flags.items():
         given = {key: value for key, value in values.items() if value is not None}
         config = override(config, given, flag)
-    if config.node.type != "edge":
-        raise ConfigError(
-            f'node.type = "{config.node.type}": this version runs relays of type "edge" only'
-        )
     return config
 
 
@@ -216,7 +243,7 @@ def bench_quic_command(
     only: Annotated[
         list[str] | None, typer.Option(metavar="CASE", help="Only this case. Repeatable.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """The QUIC endpoint on loopback, beside qh3 alone and aioquic.
 
@@ -232,6 +259,48 @@ def bench_quic_command(
     else:
         out.print(_quic_table(results))
     if not all(result.holds() for result in results):
+        raise typer.Exit(1)
+
+
+@bench.command("infobase", epilog="Example: laps bench infobase --count 1000000")
+def bench_infobase_command(
+    count: Annotated[
+        list[int] | None,
+        typer.Option(min=1, metavar="N", help="So many subscribes. Repeatable."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What subscribe information costs in one relay, from ten thousand to four million entries.
+
+    Exit status 1 if a million of them take more than 400 MB or 15 s.
+    """
+    with err.status("measuring") as status:
+        counts = tuple(count) if count else bench_infobase.COUNTS
+        results = bench_infobase.measure(counts, progress=status.update)
+    if as_json:
+        _print_line(json.dumps(bench_infobase.as_mapping(results), indent=2))
+    else:
+        out.print(bench_infobase.table(results))
+    if not bench_infobase.holds(results):
+        raise typer.Exit(1)
+
+
+@bench.command("hops", epilog="Example: laps bench hops --seconds 10")
+def bench_hops_command(
+    seconds: Annotated[float, typer.Option(min=0.5, help="How long objects pass.")] = 5.0,
+    as_json: AsJson = False,
+) -> None:
+    """The delay that each relay adds, through five of them on loopback.
+
+    Exit status 1 if a hop adds a millisecond or more at the median.
+    """
+    with err.status("measuring") as status:
+        result = bench_hops.measure(seconds, status.update)
+    if as_json:
+        _print_line(json.dumps(result, indent=2))
+    else:
+        out.print(bench_hops.table(result))
+    if not bench_hops.holds(result):
         raise typer.Exit(1)
 
 

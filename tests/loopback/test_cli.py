@@ -34,7 +34,8 @@ def busy_port() -> Iterator[int]:
 
 def test_help_shows_how_each_command_is_used() -> None:
     assert laps("--version").stdout.startswith("laps ")
-    for command in (("relay",), ("lab",), ("bench", "quic")):
+    commands = [("relay",), ("lab",), *(("bench", name) for name in ("quic", "infobase", "hops"))]
+    for command in commands:
         shown = laps(*command, "--help")
         assert shown.returncode == 0
         assert f"Example: laps {' '.join(command)}" in shown.stdout
@@ -57,6 +58,28 @@ def test_a_relay_says_where_it_listens_and_stops_when_asked(number: signal.Signa
         assert process.stderr.read() == ""
 
 
+def test_a_relay_reads_its_configuration_again_and_survives_a_bad_one(tmp_path: Path) -> None:
+    config = tmp_path / "laps.toml"
+    config.write_text('[node]\ntype = "stub"\n')
+    with subprocess.Popen(
+        [LAPS, "relay", "--config", str(config), "--node-id", "5:5"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith("ready node=5:5 peers=none sha256=")
+        config.write_text("[node\n")
+        process.send_signal(signal.SIGHUP)
+        assert "the configuration stays as it is" in process.stderr.readline()
+        config.write_text('[node]\ntype = "edge"\n')
+        process.send_signal(signal.SIGHUP)
+        assert "[node] has changed: restart the relay" in process.stderr.readline()
+        process.terminate()
+        assert process.wait(timeout=20) == 0
+
+
 def test_the_lab_ends_by_itself_with_a_summary_of_where_it_listened() -> None:
     shown = laps("lab", "--seconds", "0.1")
     assert shown.returncode == 0
@@ -66,8 +89,6 @@ def test_the_lab_ends_by_itself_with_a_summary_of_where_it_listened() -> None:
 def test_bad_input_is_one_line_and_status_2(busy_port: int, tmp_path: Path) -> None:
     config = tmp_path / "laps.toml"
     config.write_text("[quic]\nidle_timeout = 3\n")
-    via = tmp_path / "via.toml"
-    via.write_text('[node]\ntype = "via"\n')
     identity = self_signed(["a"])
     certificate = tmp_path / "cert.pem"
     certificate.write_bytes(identity.certificate)
@@ -92,7 +113,8 @@ def test_bad_input_is_one_line_and_status_2(busy_port: int, tmp_path: Path) -> N
             ("--config", str(config)),
             "quic.idle_timeout = 3: unknown key, did you mean idle_timeout_s",
         ),
-        (("--config", str(via)), 'this version runs relays of type "edge" only'),
+        (("--type", "hub"), 'must be one of "edge", "via", "stub", "control"'),
+        (("--peer", "127.0.0.1:0"), "cannot be dialled"),
         (("--latitude", "91"), "must be a number from -90 to 90"),
     ):
         shown = laps("relay", *args)
@@ -113,3 +135,16 @@ def test_the_benchmark_speaks_json() -> None:
     assert result["case"] == "datagrams"
     assert result["laps"] > 0
     assert set(result["ratios"]) <= {"qh3", "aioquic"}
+
+
+def test_the_bench_of_hops_starts_five_relays_and_compares() -> None:
+    shown = laps("bench", "hops", "--seconds", "0.5", "--json")
+    result = json.loads(shown.stdout)
+    assert result["objects"] > 10
+    assert 0 < result["edge_1_p50_ms"] < result["edge_2_p50_ms"] < result["stub_p50_ms"]
+
+
+def test_the_bench_of_the_infobase_counts_what_entries_cost() -> None:
+    shown = laps("bench", "infobase", "--count", "5000", "--json")
+    assert shown.returncode == 0, shown.stderr
+    assert all(result["entries"] == 5000 for result in json.loads(shown.stdout))

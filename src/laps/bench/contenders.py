@@ -14,6 +14,7 @@ import asyncio
 import importlib.util
 import ssl
 from abc import ABC, abstractmethod
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
@@ -52,6 +53,15 @@ class Contender(ABC):
         self.datagrams = 0
         self.handshakes = 0
         self.on_writable: Callable[[], None] = lambda: None
+
+    def counts(self) -> dict[str, float]:
+        """What was counted so far, and by which clock."""
+        return {
+            "time": monotonic(),
+            "stream_bytes": self.stream_bytes,
+            "datagrams": self.datagrams,
+            "handshakes": self.handshakes,
+        }
 
     def event_loop(self) -> asyncio.AbstractEventLoop:
         """The loop it does best on."""

@@ -11,18 +11,15 @@ This module is also the program of both processes: `python -m laps.bench.quic se
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import subprocess
 import sys
 from dataclasses import dataclass, field
 from itertools import cycle
 from statistics import median
-from time import monotonic, sleep
-from typing import TYPE_CHECKING, Final, Self
+from time import sleep
+from typing import TYPE_CHECKING, Final
 
 from laps.bench.contenders import contenders
-from laps.errors import LapsError
+from laps.bench.process import Process, answer, pin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,59 +113,17 @@ def as_mapping(results: list[Result]) -> list[dict[str, object]]:
 
 def run(case: Case, name: str, seconds: float) -> float:
     """One measurement: a server process, a client process, a figure."""
-    with _Process("serve", name, core=0) as server:
+    with Process("laps.bench.quic", "0", "serve", name) as server:
         port = server.line()
-        with _Process("send", name, case.name, port, core=1) as client:
+        with Process("laps.bench.quic", "1", "send", name, case.name, port) as client:
             client.line()
             counting = client if case.counter == "handshakes" else server
             sleep(WARM_UP_S)
-            before = counting.counts()
+            before = counting.ask()
             sleep(seconds)
-            after = counting.counts()
+            after = counting.ask()
     counted = after[case.counter] - before[case.counter]
     return counted / (after["time"] - before["time"]) * case.scale
-
-
-class _Process:
-    """One of the two processes; it ends when its standard input does."""
-
-    def __init__(self, *args: str, core: int) -> None:
-        self._popen = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            [sys.executable, "-m", "laps.bench.quic", str(core), *args],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self._args = args
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            self._popen.communicate(timeout=2)
-        except subprocess.TimeoutExpired:
-            self._popen.kill()
-            self._popen.communicate()
-
-    def line(self) -> str:
-        """Its next line."""
-        assert self._popen.stdout is not None  # noqa: S101 - asked for above
-        line = self._popen.stdout.readline()
-        if not line:
-            _, errors = self._popen.communicate()
-            last = errors.strip().splitlines()[-1:] or ["no reason given"]
-            raise LapsError(f"the benchmark's process {' '.join(self._args)!r} ended: {last[0]}")
-        return line.strip()
-
-    def counts(self) -> dict[str, float]:
-        """What it has counted so far, and its clock."""
-        assert self._popen.stdin is not None  # noqa: S101
-        self._popen.stdin.write("counts\n")
-        self._popen.stdin.flush()
-        counts: dict[str, float] = json.loads(self.line())
-        return counts
 
 
 # -- what the processes do -------------------------------------------------------------------------
@@ -176,7 +131,7 @@ class _Process:
 
 async def _serve(contender: Contender) -> None:
     port = await contender.serve()
-    await _answer(contender, str(port))
+    await answer(str(port), contender.counts)
 
 
 async def _send(contender: Contender, case: str, port: int) -> None:
@@ -184,7 +139,7 @@ async def _send(contender: Contender, case: str, port: int) -> None:
         tasks = [
             asyncio.ensure_future(_shake_hands(contender, port)) for _ in range(HANDSHAKES_AT_ONCE)
         ]
-        await _answer(contender, "ready")
+        await answer("ready", contender.counts)
         for task in tasks:
             task.cancel()
         return
@@ -198,7 +153,7 @@ async def _send(contender: Contender, case: str, port: int) -> None:
             task = asyncio.ensure_future(_write(contender, 100, CHUNK[: 16 * 1024]))
         case _:
             task = asyncio.ensure_future(_write(contender, 1, SMALL))
-    await _answer(contender, "ready")
+    await answer("ready", contender.counts)
     task.cancel()
 
 
@@ -230,37 +185,8 @@ async def _send_datagrams(contender: Contender) -> None:
         await asyncio.sleep(0)
 
 
-async def _answer(contender: Contender, greeting: str) -> None:
-    """Print the greeting, then the counts for each line of standard input, until it ends."""
-    loop = asyncio.get_running_loop()
-    over = asyncio.Event()
-
-    def readable() -> None:
-        if not os.read(sys.stdin.fileno(), 4096):
-            loop.remove_reader(sys.stdin.fileno())
-            over.set()
-            return
-        counts = {
-            "time": monotonic(),
-            "stream_bytes": contender.stream_bytes,
-            "datagrams": contender.datagrams,
-            "handshakes": contender.handshakes,
-        }
-        _say(json.dumps(counts))
-
-    loop.add_reader(sys.stdin.fileno(), readable)
-    _say(greeting)
-    await over.wait()
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
 def _main(core: str, job: str, name: str, *args: str) -> None:
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[int(core) % len(cores)]})
+    pin(int(core))
     contender = contenders()[name]()
     work = _serve(contender) if job == "serve" else _send(contender, args[0], int(args[1]))
     with asyncio.Runner(loop_factory=contender.event_loop) as runner:
