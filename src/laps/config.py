@@ -71,6 +71,8 @@ _Retry = Annotated[
     Literal["auto", "always", "never"], Meta(description='one of "auto", "always", "never"')
 ]
 _String = Annotated[str, Meta(description="a string")]
+_Strings = Annotated[tuple[str, ...], Meta(description='a list like ["gold", "eu"]')]
+_Bits = Annotated[int, Meta(ge=0, le=10**15, description="a whole number, at least 0")]
 _Switch = Annotated[bool | None, Meta(description="true or false")]
 _Flag = Annotated[bool, Meta(description="true or false")]
 # More than a handful of connections between two relays gain nothing and cost memory.
@@ -110,6 +112,11 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     # 0, 0 lies in the sea off Africa, where no relay stands: it reads as "not said".
     latitude: _Latitude = 0.0
     longitude: _Longitude = 0.0
+    # Words of the operator's own, told to other relays for policies to go by.
+    region: _String = ""
+    tags: _Strings = ()
+    # What the machine can send; 0: not said.
+    capacity_bps: _Bits = 0
 
 
 class PeeringConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,6 +142,8 @@ class RelayConfig(msgspec.Struct, frozen=True, kw_only=True):
     node_advertise_s: _Seconds = 2.0
     # As it suggests too: who subscribes again meanwhile is not noticed by anybody else.
     unsubscribe_s: _Seconds = 5.0
+    # What peers get to move their data elsewhere when this relay stops.
+    drain_s: _Seconds = 2.0
     # A Via is spared everybody's subscribes, unless there are no control servers to keep them.
     reflect: _Flag = False
 

@@ -48,6 +48,7 @@ class Lab:
             "peering.peers": [str(peer.peer_address) for peer in peers],
             "relay.node_advertise_s": 0.05,
             "relay.unsubscribe_s": 0.1,
+            "relay.drain_s": 0.05,
             **{key.replace("__", "."): value for key, value in settings.items()},
         }
         runner = Runner(override(Config(), values, "test"))

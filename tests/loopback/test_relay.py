@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laps.config import Config, PeeringConfig
+from laps.config import Config, PeeringConfig, RelayConfig
 from laps.net import runner as runner_module
 from laps.net.link import PEERING_ALPN
 from laps.net.runner import Runner, node_id_of_place, trust_of
@@ -45,7 +45,7 @@ CONNECT = encode(Connect(PeerMode.BOTH, DataDirection.BIDIRECTIONAL, OTHER))
 
 def config(port: int = 0, *dialled: Address, **quic: float) -> Config:
     peering = PeeringConfig(listen=Address("127.0.0.1", port), peers=dialled)
-    return Config(peering=peering, quic=limits(**quic))
+    return Config(peering=peering, relay=RelayConfig(drain_s=0.05), quic=limits(**quic))
 
 
 @asynccontextmanager

@@ -41,9 +41,20 @@ def test_every_key_can_be_written() -> None:
         contact = "relay.example"
         latitude = -33.9
         longitude = 151
+        region = "oceania"
+        tags = ["gold"]
+        capacity_bps = 10_000_000_000
         [peering]
         listen = "[::1]:0"
         peers = ["192.0.2.1:33434", "relay.example:1"]
+        control = ["192.0.2.2:33434"]
+        data = ["192.0.2.3:33434"]
+        connections = 4
+        [relay]
+        node_advertise_s = 1
+        unsubscribe_s = 10
+        drain_s = 3
+        reflect = true
         [tls]
         certificate = "cert.pem"
         key = "key.pem"

@@ -198,7 +198,12 @@ class _Arriving:
 
 async def _relay(name: str, settings: str) -> None:
     role = name.split()[0]
-    values = {"node.type": role, "peering.listen": "127.0.0.1:0", "relay.reflect": True}
+    values = {
+        "node.type": role,
+        "peering.listen": "127.0.0.1:0",
+        "relay.reflect": True,
+        "relay.drain_s": 0.1,
+    }
     config = override(Config(), values | json.loads(settings), "laps bench hops")
     runner = Runner(config)
     app = _App(runner)

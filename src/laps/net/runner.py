@@ -16,6 +16,7 @@ import logging
 import random
 import socket
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Final
@@ -23,11 +24,21 @@ from typing import TYPE_CHECKING, Final
 from laps.errors import CloseCode, ConnectNotReceived, LapsError
 from laps.infobase.nodes import SessionId
 from laps.net import tls
+from laps.net.gauge import Gauge
 from laps.net.link import EXTENDED_ALPN, PEERING_ALPN, LinkEvents, QuicLink
 from laps.net.quic import Endpoint
+from laps.relay.extensions import ExtensionSettings, PeerLeaving
 from laps.relay.relay import Relay, RelaySettings
 from laps.relay.roles import RULES, Role
-from laps.types import Address, DataDirection, NodeId, NodeInfo, PeerMode, hash_bytes
+from laps.types import (
+    Address,
+    DataDirection,
+    NodeId,
+    NodeInfo,
+    PeerMode,
+    format_node_id,
+    hash_bytes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +56,9 @@ ALPNS: Final = (EXTENDED_ALPN, PEERING_ALPN)
 REDIAL_FIRST_S: Final = 0.5
 REDIAL_MOST_S: Final = 15.0
 
+# How often a relay takes its own measure; what it says of it is rarer still.
+MEASURE_S: Final = 2.0
+
 # A self-signed certificate is replaced this long before it expires, so that whoever learned the
 # new fingerprint from a page just loaded can use it for a while.
 RENEW_BEFORE: Final = timedelta(days=2)
@@ -59,6 +73,8 @@ class Runner:
         self._loop = asyncio.get_running_loop()
         self._numbers = count(1)
         self._links: dict[SessionId, QuicLink] = {}
+        self._alone = asyncio.Event()
+        self._alone.set()
         self._events = LinkEvents(self._data, self._datagram, self._reset, self._closed, self._srtt)
         role = Role(config.node.type)
         self._peering: Endpoint | None = None
@@ -76,10 +92,13 @@ class Runner:
                 node_advertise_s=config.relay.node_advertise_s,
                 unsubscribe_s=config.relay.unsubscribe_s,
                 reflect=config.relay.reflect,
+                extensions=ExtensionSettings(grace_s=config.relay.drain_s),
             ),
             epoch=int(time.time()),
         )
         self._alarm: asyncio.TimerHandle | None = None
+        self._gauge = Gauge(config.node)
+        self._measuring = self._loop.call_later(MEASURE_S, self._measure)
         self._diallers: dict[int, Endpoint] = {}
         self._kept: dict[tuple[Address, PeerMode, int], asyncio.Task[None]] = {}
         self._keep_peers()
@@ -93,11 +112,20 @@ class Runner:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self.relay.drain(time.monotonic())
+        await self._drain()
+        self._measuring.cancel()
         if self._alarm is not None:
             self._alarm.cancel()
         for endpoint in self._endpoints():
             await endpoint.close(CloseCode.GRACEFUL, "the relay stops")
+
+    async def _drain(self) -> None:
+        """Let peers that take the hint move their data elsewhere before we are gone."""
+        self.relay.drain(time.monotonic())
+        self._arm()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(2 * self.config.relay.drain_s):
+                await self._alone.wait()
 
     def reload(self, config: Config) -> None:
         """Take a changed configuration: certificate and peers at once, the rest at a restart.
@@ -127,6 +155,7 @@ class Runner:
             dialled=dialled,
         )
         self._links[link.id] = link
+        self._alone.clear()
         if not dialled:
             self.relay.link_opened(link, time.monotonic())
             self._loop.call_later(self.config.quic.handshake_timeout_s, self._introduced, link)
@@ -155,18 +184,25 @@ class Runner:
         if self._links.pop(link.id, None) is not None:
             self.relay.link_closed(link, time.monotonic())
             self._arm()
+        if not self._links:
+            self._alone.set()
 
     def _srtt(self, link: QuicLink) -> None:
         self.relay.link_srtt(link, time.monotonic())
         self._arm()
 
     def _introduced(self, link: QuicLink) -> None:
-        if link.connection.established and not self.relay.is_introduced(link.id):
+        if link.connection.established and self.relay.node_of(link.id) is None:
             link.close(ConnectNotReceived.code, "nothing was said in time")
 
     # -- time --------------------------------------------------------------------------------------
 
     def _arm(self) -> None:
+        while self.relay.events:
+            event = self.relay.events.popleft()
+            if isinstance(event, PeerLeaving):
+                node = format_node_id(event.node_id)
+                log.info("peer %s leaves; it names %s instead", node, event.contact or "nobody")
         deadline = self.relay.deadline()
         if self._alarm is not None:
             self._alarm.cancel()
@@ -178,6 +214,13 @@ class Runner:
     def _ring(self) -> None:
         self._alarm = None
         self.relay.tick(time.monotonic())
+        self._arm()
+
+    def _measure(self) -> None:
+        """Say how we are doing, to the peers that want to know."""
+        self._measuring = self._loop.call_later(MEASURE_S, self._measure)
+        metrics = self._gauge.read(self.relay, self._links.values())
+        self.relay.extensions.measured(metrics, time.monotonic())
         self._arm()
 
     # -- who we are --------------------------------------------------------------------------------

@@ -3,9 +3,10 @@
 - A node is advertised to a control peer unless that peer is the node, or is in the path. A node
   that no data can reach from here is not advertised where data would follow: over a peering that
   carries data.
-- The subscribes of a node go where the node is advertised, right behind the advertisement. Whoever
-  no longer knows a way to a node forgets its subscribes; whoever is told of it again is told of
-  them again. So there is nothing to repair after a partition.
+- The subscribes of a node go where the node is advertised, right behind the advertisement, and to
+  whoever advertises it to us: it may know the node by a peering for data alone. Whoever no longer
+  knows a way to a node forgets its subscribes; whoever is told of it again, or tells of it again,
+  is told of them again. So there is nothing to repair after a partition.
 - Advertisements gather for a while. Withdrawals do not wait, and neither does the news that our way
   to a node now leads through the peer that we had advertised it to, or has become longer: whoever
   still believes in the old one may send us what we send to him, and a loop would last as long.
@@ -44,6 +45,7 @@ class Exchange:
         peers: dict[NodeId, Peer],
         send: Callable[[Peer, Message], None],
         gather_s: float,
+        advertised: Callable[[Peer, NodeId], None],
     ) -> None:
         self._self_info = self_info
         self._nodes = nodes
@@ -51,6 +53,7 @@ class Exchange:
         self._peers = peers
         self._send = send
         self._gather_s = gather_s
+        self._advertised = advertised
         self._gathered: dict[NodeId, None] = {}
         self.flush_at: float | None = None
         "When what has gathered is to be sent."
@@ -102,6 +105,7 @@ class Exchange:
         if before is None:
             for subscribe in self._subscribes.of_source(node_id):
                 self._send(peer, SubscribeInfoAdv(subscribe))
+            self._advertised(peer, node_id)
 
     def _withdraw(self, peer: Peer, node_id: NodeId) -> None:
         self._send(peer, NodeInfoWd(peer.told.pop(node_id)))
@@ -144,8 +148,14 @@ class Exchange:
         for peer in self._control_peers():
             if peer is heard_from or peer.node_id == source:
                 continue
-            if source == self._self_info.id or source in peer.told or stateless:
+            if source == self._self_info.id or peer.knows(source) or stateless:
                 self._send(peer, message)
+
+    def node_claimed(self, peer: Peer, node_id: NodeId) -> None:
+        """A peer now knows a node by a way of its own, perhaps one that carries no subscribes."""
+        if node_id not in peer.told and node_id != peer.node_id:
+            for info in self._subscribes.of_source(node_id):
+                self._send(peer, SubscribeInfoAdv(info))
 
 
 def _is_news(before: NodeInfo, info: NodeInfo) -> bool:

@@ -85,6 +85,10 @@ class Peer:
         """Its identity."""
         return self.info.id
 
+    def knows(self, node_id: NodeId) -> bool:
+        """Whether it has a way to a node: we told it, or it told us."""
+        return node_id in self.told or any(node_id in link.heard for link in self.links.values())
+
     @property
     def is_stub(self) -> bool:
         """Whether it is a child of ours."""

@@ -12,7 +12,8 @@ act on (`ports`). A method that raises a RemoteProtocolError wants the link clos
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, replace
+from collections import deque
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
@@ -21,12 +22,13 @@ from laps.infobase.nodes import Nodes
 from laps.infobase.subscribes import SeenSubscribes, Subscribes
 from laps.relay.data import DROPPED, DataPlane
 from laps.relay.exchange import Exchange, srtt_changed
+from laps.relay.extensions import Extensions, ExtensionSettings
 from laps.relay.peers import Peer, PeerLink
 from laps.relay.roles import RULES, Role
 from laps.relay.stub import StubClient
 from laps.relay.tracks import Tracks
+from laps.routing.draining import Draining
 from laps.routing.forwarding import Fib
-from laps.routing.selection import select
 from laps.sessions.peer import (
     ControlReceived,
     EndStream,
@@ -36,7 +38,9 @@ from laps.sessions.peer import (
     SendControl,
 )
 from laps.types import DataDirection, NodeType, PeerMode, hash_track
+from laps.wire.extensions import EXTENDED_CODECS
 from laps.wire.peering import (
+    CODECS,
     AnnounceInfoAdv,
     AnnounceInfoWd,
     Connect,
@@ -52,13 +56,18 @@ from laps.wire.peering import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
 
-    from laps.infobase.nodes import NodeChange, SessionId
+    from laps.infobase.namespaces import Names
+    from laps.infobase.nodes import SessionId
+    from laps.relay.extensions import ExtensionEvent
     from laps.relay.ports import Client, Link
     from laps.routing.forwarding import Flow, SnsUpdate
     from laps.sessions.peer import Effect, Event
     from laps.types import AnnounceInfo, NodeId, NodeInfo, SubscribeInfo, TrackHash, TrackName
     from laps.wire.peering import Message
 
+
+# More than a shell leaves unread in one turn, unless it does not read them at all.
+MAX_EVENTS: Final = 10_000
 
 # A Stub has one connection for everything, since it is behind a NAT or a firewall.
 STUB_PEERING: Final = (PeerMode.BOTH, DataDirection.BIDIRECTIONAL)
@@ -82,6 +91,7 @@ class RelaySettings:
     "How long a node that is back has to say what it still subscribes to."
     orphan_s: float = 10.0
     "How long subscribes are kept of a node that nobody has told us of."
+    extensions: ExtensionSettings = field(default_factory=ExtensionSettings)
 
 
 @dataclass(slots=True)
@@ -108,7 +118,10 @@ class Relay:
         self.rules = RULES[role]
         self.settings = settings
         self.counters = RelayCounters()
-        self.nodes = Nodes(self_info.id, select)
+        self._draining = Draining()
+        self.events: deque[ExtensionEvent] = deque(maxlen=MAX_EVENTS)
+        "What the shell may want to know; the oldest go when nobody looks."
+        self.nodes = Nodes(self_info.id, self._draining.select)
         self.subscribes = Subscribes()
         self.fib = Fib(self._route)
         self.peers: dict[NodeId, Peer] = {}
@@ -123,6 +136,18 @@ class Relay:
             settings.hold_s,
             settings.hold_bytes,
         )
+        self.extensions = Extensions(
+            self_info.id,
+            role,
+            self.nodes,
+            self._draining,
+            self.peers,
+            self._send_on,
+            self._nodes_touched,
+            self.events.append,
+            settings.extensions,
+            epoch,
+        )
         self._exchange = Exchange(
             self_info,
             self.nodes,
@@ -130,6 +155,7 @@ class Relay:
             self.peers,
             self._send,
             settings.node_advertise_s,
+            self.extensions.advertised,
         )
         self._keeps_subscribes = self.rules.keeps_subscribes or settings.reflect
         self._seen = SeenSubscribes()
@@ -152,13 +178,14 @@ class Relay:
     ) -> None:
         """A QUIC connection is there. `mode` and `direction` are what we ask for, if we dialled."""
         self._links[link.id] = link
+        codecs = EXTENDED_CODECS if link.extended else CODECS
         if link.dialled:
             if not self.rules.carries_data:
                 mode = PeerMode.CONTROL
             connect = Connect(mode, direction, self.self_info)
-            session, effects = PeerSession.dial(connect, link.open_control())
+            session, effects = PeerSession.dial(connect, link.open_control(), codecs)
         else:
-            session, effects = PeerSession(self.self_info, self._admit), []
+            session, effects = PeerSession(self.self_info, self._admit, codecs), []
         peer_link = self._peer_links[link.id] = PeerLink(link, session)
         self._perform(peer_link, effects, now)
 
@@ -193,6 +220,7 @@ class Relay:
     def link_closed(self, link: Link, now: float) -> None:
         """A connection is over, whoever ended it: everything learned from it goes."""
         self._links.pop(link.id, None)
+        self.extensions.link_closed(link.id)
         peer_link = self._peer_links.pop(link.id, None)
         self.data.close_source(link.id)
         if peer_link is None or peer_link.peer is None:
@@ -227,13 +255,21 @@ class Relay:
 
     # -- clients -----------------------------------------------------------------------------------
 
-    def announce(self, client: Client, info: AnnounceInfo, now: float) -> None:
-        """A publisher offers a namespace or a track."""
+    def announce(
+        self, client: Client, info: AnnounceInfo, now: float, names: Names | None = None
+    ) -> None:
+        """A publisher offers a namespace or a track; `names` are told to relays that take them."""
+        if names is not None:
+            self.extensions.announce(client, *names, now)
         if self.tracks.announce(client, info) and self._parent is not None:
             self._send(self._parent, AnnounceInfoAdv(replace(info, source_node_id=self.id)))
 
-    def unannounce(self, client: Client, info: AnnounceInfo, now: float) -> None:
+    def unannounce(
+        self, client: Client, info: AnnounceInfo, now: float, names: Names | None = None
+    ) -> None:
         """A publisher offers it no more."""
+        if names is not None:
+            self.extensions.unannounce(client, *names, now)
         if self.tracks.unannounce(client, info) and self._parent is not None:
             self._send(self._parent, AnnounceInfoWd(replace(info, source_node_id=self.id)))
 
@@ -288,6 +324,7 @@ class Relay:
         for info in self.tracks.drop_publisher(client):
             if self._parent is not None:
                 self._send(self._parent, AnnounceInfoWd(replace(info, source_node_id=self.id)))
+        self.extensions.client_closed(client, now)
         self.data.close_source(client)
 
     def publish(
@@ -325,6 +362,7 @@ class Relay:
             self._exchange.flush()
         self.data.expire(now)
         self.subscribes.expire(now)
+        self.extensions.tick(now)
         for node_id in [node_id for node_id, at in self._orphans.items() if at <= now]:
             del self._orphans[node_id]
             self._purge(node_id)
@@ -336,6 +374,7 @@ class Relay:
             self._exchange.flush_at,
             self.data.next_expiry(),
             self.subscribes.next_expiry,
+            self.extensions.deadline(),
             min(self._orphans.values(), default=None),
         ]
         return min((at for at in due if at is not None), default=None)
@@ -344,6 +383,14 @@ class Relay:
         heapq.heappush(self._timers, (when, next(self._order), call))
 
     def drain(self, now: float) -> None:
+        """Say that we leave, stay for the grace, and stop."""
+        at = self.extensions.drain(now)
+        if at > now:
+            self._at(at, self._stop)
+        else:
+            self._stop(now)
+
+    def _stop(self, now: float) -> None:
         """Stop in good order: withdraw what we subscribed to, and close every link."""
         for info in list(self.subscribes.of_source(self.id)):
             self._withdraw_own(info.track_hash, now)
@@ -357,15 +404,15 @@ class Relay:
         """Our own node id."""
         return self.self_info.id
 
-    def is_introduced(self, link_id: SessionId) -> bool:
-        """Whether the other end of a link has said who it is."""
+    def node_of(self, link_id: SessionId) -> NodeId | None:
+        """Who is at the other end of a link, once it has said so."""
         peer_link = self._peer_links.get(link_id)
-        return peer_link is not None and peer_link.peer is not None
+        return None if peer_link is None or peer_link.peer is None else peer_link.peer.node_id
 
     def is_idle(self) -> bool:
         """Whether nothing is about to be said or dropped."""
         waiting = self._timers or self._orphans or self.data.holding
-        return not waiting and self._exchange.flush_at is None
+        return not waiting and self._exchange.flush_at is None and self.extensions.is_idle()
 
     def sizes(self) -> dict[str, int]:
         """How full each table is."""
@@ -378,6 +425,8 @@ class Relay:
             "tracks": len(self.tracks),
             "flows": len(self.fib),
             "streams": len(self.data),
+            "metrics": len(self.extensions.metrics),
+            "namespaces": len(self.extensions.namespaces),
         }
 
     # -- the introduction --------------------------------------------------------------------------
@@ -473,6 +522,7 @@ class Relay:
             return
         if peer.is_stub:
             return
+        self.extensions.begin(peer, now)
         self._exchange.sync(peer)
         if self._keeps_subscribes:
             confirmed: set[int] = set()
@@ -509,6 +559,7 @@ class Relay:
             self._send(self._parent, AnnounceInfoAdv(replace(announce, source_node_id=self.id)))
         for info in self.subscribes.of_source(self.id):
             self._send(self._parent, SubscribeInfoAdv(info))
+        self.extensions.begin(self._parent, now)
 
     # -- messages ----------------------------------------------------------------------------------
 
@@ -545,16 +596,9 @@ class Relay:
         takes_data = self.rules.carries_data and peer_link.receives_data
         match message:
             case NodeInfoAdv(info) if not peer.is_stub:
-                peer_link.heard[info.id] = info
-                changes = [self.nodes.add(link_id, info)]
-                self._node_said(peer, peer_link, info, changes, now)
+                self._node_said(peer, peer_link, info, added=True, now=now)
             case NodeInfoWd(info) if not peer.is_stub:
-                held = peer_link.heard.pop(info.id, None)
-                elsewhere = any(info.id in other.heard for other in peer.links.values())
-                changes = []
-                if held is not None or not elsewhere:
-                    changes.append(self.nodes.withdraw(link_id, info))
-                self._node_said(peer, peer_link, info, changes, now)
+                self._node_said(peer, peer_link, info, added=False, now=now)
             case SubscribeInfoAdv(info):
                 self._subscribe_received(peer, link_id, info, added=True, now=now)
             case SubscribeInfoWd(info):
@@ -570,30 +614,36 @@ class Relay:
                 self._tell_sns(updates)
                 self.data.sns_known(peer_link.link, sns_id, now)
             case SubscribeNodeSetWd(sns_id) if takes_data:
-                known = self._ingress.get(link_id, set())
-                if sns_id not in known:
+                ingress = self._ingress.get(link_id, set())
+                if sns_id not in ingress:
                     self.counters.unknown_sns_withdraws += 1
-                known.discard(sns_id)
+                ingress.discard(sns_id)
                 self._tell_sns(self.fib.remove((link_id, sns_id)))
             case _:
-                self.counters.unwanted_messages += 1
+                stub = self._stubs.get(link_id)
+                if not self.extensions.receive(peer, message, now, stub):
+                    self.counters.unwanted_messages += 1
 
     # -- nodes -------------------------------------------------------------------------------------
 
     def _node_said(
-        self,
-        peer: Peer,
-        peer_link: PeerLink,
-        info: NodeInfo,
-        changes: list[NodeChange | None],
-        now: float,
+        self, peer: Peer, peer_link: PeerLink, info: NodeInfo, *, added: bool, now: float
     ) -> None:
         """A peer says one thing of a node at a time, whichever of its links it now uses."""
-        for other in peer.links.values():
-            if other is not peer_link and other.heard.pop(info.id, None) is not None:
-                changes.append(self.nodes.withdraw(other.link.id, info))
+        known = peer.knows(info.id)
+        over = [link for link in peer.links.values() if link.heard.pop(info.id, None) is not None]
+        changes = []
+        if added:
+            peer_link.heard[info.id] = info
+            changes.append(self.nodes.add(peer_link.link.id, info))
+            over = [link for link in over if link is not peer_link]
+        elif not over:
+            over = [peer_link]
+        changes += [self.nodes.withdraw(link.link.id, info) for link in over]
         if any(changes):
             self._nodes_touched({info.id}, now)
+        if added and not known:
+            self._exchange.node_claimed(peer, info.id)
 
     def _nodes_touched(self, node_ids: Iterable[NodeId], now: float) -> None:
         """Ways to these nodes may be others: forget, tell and send accordingly."""
@@ -611,6 +661,7 @@ class Relay:
         if self.nodes.best(node_id) is not None:
             return
         self._seen.purge_source(node_id)
+        self.extensions.purge(node_id)
         for info in self.subscribes.purge_source(node_id):
             self.tracks.review(info.track_hash.full_name_hash)
 

@@ -1,0 +1,72 @@
+"""How this relay is doing: what it tells others of itself, measured where the sockets are."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from laps.types import NodeMetrics, NodeType, Reachability
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from laps.config import NodeConfig
+    from laps.net.link import QuicLink
+    from laps.relay.relay import Relay
+
+# A planner chooses among the nearest few.
+BEST_VIAS: Final = 3
+
+
+class Gauge:
+    """Reads the process and the links, and remembers what it read before."""
+
+    def __init__(self, node: NodeConfig) -> None:
+        self._node = node
+        self._at = time.monotonic()
+        self._worked_s = time.process_time()
+        self._sent: dict[int, tuple[int, int]] = {}
+
+    def read(self, relay: Relay, links: Iterable[QuicLink]) -> NodeMetrics:
+        """The load, the rate and the paths since the last time."""
+        now, worked_s = time.monotonic(), time.process_time()
+        passed = max(now - self._at, 1e-3)
+        load = min(1.0, (worked_s - self._worked_s) / passed)
+        self._at, self._worked_s = now, worked_s
+        sent_bytes, reachability = self._read_links(relay, links)
+        near = sorted(reachability, key=lambda item: (item.srtt_us, item.node_id))
+        vias = [i.node_id for i in near if relay.peers[i.node_id].info.type is NodeType.VIA]
+        return NodeMetrics(
+            sequence=0,
+            source_node_id=relay.id,
+            load=load,
+            capacity_bps=self._node.capacity_bps,
+            egress_bps=round(8 * sent_bytes / passed),
+            region=self._node.region,
+            tags=self._node.tags,
+            reachability=tuple(near),
+            best_vias=tuple(vias[:BEST_VIAS]),
+        )
+
+    def _read_links(
+        self, relay: Relay, links: Iterable[QuicLink]
+    ) -> tuple[int, list[Reachability]]:
+        before, self._sent = self._sent, {}
+        sent_bytes = 0
+        paths: dict[int, Reachability] = {}
+        for link in links:
+            stats = link.connection.stats()
+            self._sent[link.id] = stats.sent_bytes, stats.lost_packets
+            bytes_before, lost_before = before.get(link.id, (0, 0))
+            sent = stats.sent_bytes - bytes_before
+            sent_bytes += sent
+            node_id = relay.node_of(link.id)
+            if node_id is None or relay.peers[node_id].is_stub:
+                continue
+            packets = sent / max(stats.udp_payload_bytes, 1)
+            lost = stats.lost_packets - lost_before
+            loss = min(1.0, lost / packets) if packets > lost else float(lost > 0)
+            known = paths.get(node_id)
+            if known is None or stats.srtt_us < known.srtt_us:
+                paths[node_id] = Reachability(node_id, stats.srtt_us, loss)
+        return sent_bytes, list(paths.values())
