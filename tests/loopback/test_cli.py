@@ -34,7 +34,12 @@ def busy_port() -> Iterator[int]:
 
 def test_help_shows_how_each_command_is_used() -> None:
     assert laps("--version").stdout.startswith("laps ")
-    commands = [("relay",), ("lab",), *(("bench", name) for name in ("quic", "infobase", "hops"))]
+    commands = [
+        ("relay",),
+        ("lab",),
+        ("sim",),
+        *(("bench", name) for name in ("quic", "infobase", "hops")),
+    ]
     for command in commands:
         shown = laps(*command, "--help")
         assert shown.returncode == 0
@@ -148,3 +153,22 @@ def test_the_bench_of_the_infobase_counts_what_entries_cost() -> None:
     shown = laps("bench", "infobase", "--count", "5000", "--json")
     assert shown.returncode == 0, shown.stderr
     assert all(result["entries"] == 5000 for result in json.loads(shown.stdout))
+
+
+def test_sim_answers_what_if() -> None:
+    topology = Path(__file__).parents[2] / "examples" / "sim" / "two-regions.toml"
+    args = ("sim", str(topology), "--seed", "7", "--faults", "crash:1:1@2", "--seconds", "5")
+    shown = laps(*args, "--json")
+    report = json.loads(shown.stdout)
+    assert report["nodes"] == 7
+    assert report["delivered"] > 0
+    assert report["duplicates"] == 0
+    assert laps(*args, "--json").stdout == shown.stdout  # the same seed, the same run
+    for wrong, words in (
+        (("sim", "/no/such.toml"), "/no/such.toml: cannot be read"),
+        (("sim", str(topology), "--faults", "boom:1@3"), 'fault "boom:1@3"'),
+    ):
+        refused = laps(*wrong)
+        assert refused.returncode == 2
+        assert words in refused.stderr
+        assert len(refused.stderr.splitlines()) == 1

@@ -233,6 +233,7 @@ async def test_configuration_is_read_again(tmp_path: Path) -> None:
         }
         edge2.reload(override(edge2.config, changed, "test"))
         await until(lambda: edge2.relay.id in edge3.relay.peers)
+        await until(lambda: edge3.relay.id in edge2.relay.peers)
         await until(lambda: edge2.relay.id not in edge1.relay.peers)
         assert edge2.identity.fingerprint == renewed.fingerprint
         key.unlink()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from laps.config import Config, PeeringConfig, RelayConfig
+from laps.net import link as link_module
 from laps.net import runner as runner_module
 from laps.net.link import PEERING_ALPN
 from laps.net.runner import Runner, node_id_of_place, trust_of
@@ -185,3 +187,45 @@ def test_whom_a_relay_trusts_and_what_it_is_called() -> None:
     assert node_id_of_place("a", "127.0.0.1:1") == node_id_of_place("a", "127.0.0.1:1")
     assert node_id_of_place("a", "127.0.0.1:1") != node_id_of_place("b", "127.0.0.1:1")
     assert node_id_of_place("a", "127.0.0.1:1") != node_id_of_place("a", "127.0.0.1:2")
+
+
+@on_loop
+async def test_a_refused_peer_is_told_why_before_it_is_closed() -> None:
+    async with relaying(config()) as relay, peering(relay) as (connection, saw):
+        control = connection.open_stream(unidirectional=False)
+        impostor = replace(OTHER, id=relay.relay.id)
+        connect = Connect(PeerMode.BOTH, DataDirection.BIDIRECTIONAL, impostor)
+        connection.write(control, encode(connect))
+        close = await connection.wait_closed()
+        assert (close.code, close.by_peer) == (1, True)
+        decoded = decode(bytes(saw.data[control]))
+        assert decoded is not None
+        assert decoded[0] == ConnectResponse(ResponseCode.CONNECTION_ERROR, None)
+
+
+@on_loop
+async def test_a_peer_that_was_restarted_is_heard_again_within_a_second_or_two(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both dial; one falls silent and comes back, and the other's link to its past is found out."""
+    monkeypatch.setattr(runner_module, "REDIAL_FIRST_S", 0.01)
+    monkeypatch.setattr(link_module, "PROBE_S", 0.1)
+    async with relaying(config()) as first:
+        second = Runner(config())
+        port, node_id = port_of(second), second.relay.id
+        first.reload(config(port_of(first), Address("127.0.0.1", port)))
+        await until(lambda: node_id in peers(first))
+        lost = first.relay.peers[node_id].control
+        assert second._peering is not None
+        second._peering._udp.close()  # it is gone without a word
+        second._peering._closed = True
+        async with relaying(config(port, address_of(first))) as again:
+            await until(lambda: first.relay.id in peers(again))
+            await until(lambda: node_id in peers(first))
+            await until(lambda: first.relay.peers[node_id].control is not lost)
+            assert peers(first) == {again.relay.id}
+        for task in (*second._kept.values(), second._renewal):
+            if task is not None:
+                task.cancel()
+        second._measuring.cancel()
+        second._peering._ticker.cancel()

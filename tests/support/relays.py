@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from laps.errors import RemoteProtocolError
 from laps.infobase.nodes import SessionId
-from laps.relay.relay import Relay, RelaySettings
+from laps.relay.relay import Relay
 from laps.relay.roles import RULES, Role
+from laps.relay.settings import RelaySettings
 from laps.types import (
     AnnounceInfo,
     DataDirection,
@@ -166,6 +167,11 @@ class WireEnd:
 
         self._post(stop)
 
+    def probe(self) -> None:
+        """Here the answer, or that there is none, comes at once."""
+        if self.other.closed is not None and self.closed is not None:
+            self.net.post(lambda: self.relay.link_closed(self, self.net.now))
+
     def close(self, code: int, reason: str) -> None:
         """What was said before arrives; what the other side says meanwhile does not."""
         if self.closed is not None:
@@ -236,12 +242,6 @@ class Wire(NamedTuple):
                     end.net.post(lambda end=end: end.relay.link_closed(end, end.net.now))  # type: ignore[misc]
         self.here.net.run()
 
-    def notice(self) -> None:
-        """Both sides notice, at last, that the wire was cut."""
-        for end in self:
-            end.relay.link_closed(end, end.net.now)
-        self.here.net.run()
-
     def set_srtt(self, srtt_ms: float) -> None:
         for end in self:
             end.srtt_us = round(srtt_ms * 1000)
@@ -276,8 +276,8 @@ class Puppet:
             self.end.send_control(self.control, encode(message))
         self.net.run()
 
-    def say_bytes(self, data: bytes, stream_id: int | None = None) -> None:
-        self.end.deliver_data(self.control if stream_id is None else stream_id, data, False)
+    def say_bytes(self, data: bytes) -> None:
+        self.end.deliver_data(self.control, data, False)
         self.net.run()
 
     def send(self, data: bytes, *, fin: bool = False) -> WireStream:

@@ -138,3 +138,11 @@ def test_every_dependency_is_explained() -> None:
     groups = PROJECT["dependency-groups"]
     for text in [*PROJECT["project"]["dependencies"], *extras["spark"], *groups["dev"]]:
         assert f"\n| {Requirement(text).name} | " in page, text
+
+
+def test_every_test_that_a_document_names_exists() -> None:
+    written = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    known = set(re.findall(r"def (test_\w+)", written))
+    for page in PAGES:
+        for name in re.findall(r"`(test_\w+)`", page.read_text()):
+            assert name in known, f"{page.name} names {name}"

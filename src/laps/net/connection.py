@@ -22,6 +22,7 @@ class Connection:
         remote: Address,
         now: float,
         serve_soon: Callable[[Connection], None],
+        serve_now: Callable[[Connection], None],
     ) -> None:
         self.opened_at = now
         self.last_heard = now
@@ -33,6 +34,7 @@ class Connection:
         self.cids: set[bytes] = set()
         "The ids the endpoint routes to it, cut to their first eight bytes."
         self._serve_soon = serve_soon
+        self._serve_now = serve_now
         self._over: asyncio.Future[ConnectionClosed] = asyncio.get_running_loop().create_future()
 
     @property
@@ -108,8 +110,18 @@ class Connection:
             self.engine.resume_reading()
             self._serve_soon(self)
 
+    def ping(self) -> None:
+        """Make the peer answer: `last_heard` moves on if it is there."""
+        self.engine.ping()
+        self._serve_soon(self)
+
     def close(self, code: int, reason: str) -> None:
-        """End the connection with an application's code, telling the peer why."""
+        """End the connection with an application's code, telling the peer why.
+
+        What was written before goes out first, as far as the windows allow.
+        """
+        if self.established:
+            self._serve_now(self)
         self.engine.close(code, reason)
         self._serve_soon(self)
 

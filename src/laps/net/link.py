@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 PEERING_ALPN: Final = "laps"
 EXTENDED_ALPN: Final = "laps-x1"
+
+# An answer to a probe that takes longer than this, and four round trips, does not come any more.
+PROBE_S: Final = 1.0
 
 # Control goes ahead of all data, whose ranks are 0 to 255.
 CONTROL_RANK: Final = -1
@@ -102,6 +107,20 @@ class QuicLink:
         if self.connection.established:
             self.connection.stop_stream(stream_id, code)
             self.connection.reset_stream(stream_id, code)
+
+    def probe(self) -> None:
+        """Ask for an answer; who gives none in time is gone."""
+        if not self.connection.established:
+            return
+        asked = time.monotonic()
+        self.connection.ping()
+
+        def check() -> None:
+            if self.connection.established and self.connection.last_heard < asked:
+                self.close(CloseCode.GRACEFUL, "no answer to a probe")
+
+        wait = PROBE_S + 4 * self.srtt_us / 1e6
+        asyncio.get_running_loop().call_later(wait, check)
 
     def close(self, code: int, reason: str) -> None:
         """End the connection."""

@@ -186,7 +186,7 @@ class Endpoint:
 
         now = monotonic()
         engine = Engine(configuration, self._config, lambda _: accept_dialled(connection))
-        connection = Connection(engine, addr, now, self.serve_soon)
+        connection = Connection(engine, addr, now, self.serve_soon, self._serve_now)
         engine.connect(addr, now)
         self.counters.dialled += 1
         self._adopt(connection, engine.cid)
@@ -368,7 +368,7 @@ class Endpoint:
         if not engine.authenticated:
             self.counters.malformed_datagrams += 1
             return
-        connection = Connection(engine, addr, now, self.serve_soon)
+        connection = Connection(engine, addr, now, self.serve_soon, self._serve_now)
         self._half_open[connection] = None
         self._adopt(connection, destination_cid, engine.cid)
         self._pump(connection, now)
@@ -402,6 +402,9 @@ class Endpoint:
         self._dirty[connection] = None
         if self._serving is None and not self._closed:
             self._serving = self.loop.call_soon(self._serve)
+
+    def _serve_now(self, connection: Connection) -> None:
+        self._pump(connection, monotonic())
 
     def _serve(self) -> None:
         if self._serving is not None:

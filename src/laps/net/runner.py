@@ -28,8 +28,9 @@ from laps.net.gauge import Gauge
 from laps.net.link import EXTENDED_ALPN, PEERING_ALPN, LinkEvents, QuicLink
 from laps.net.quic import Endpoint
 from laps.relay.extensions import ExtensionSettings, PeerLeaving
-from laps.relay.relay import Relay, RelaySettings
+from laps.relay.relay import Relay
 from laps.relay.roles import RULES, Role
+from laps.relay.settings import RelaySettings
 from laps.types import (
     Address,
     DataDirection,

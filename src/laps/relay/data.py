@@ -106,7 +106,8 @@ class Passing:
     "Finds the publisher's bytes in a peer's stream, where a client wants them."
     head: bytes = b""
     "What has come of a header that is not complete, or of a stream that waits for its SNS."
-    waiting: bool = False
+    waiting: _Held | None = None
+    "Its place among what waits for an SNS."
     refused: bool = False
 
 
@@ -131,7 +132,7 @@ class DataPlane:
         self._hold_s = hold_s
         self._hold_bytes = hold_bytes
         self._streams: dict[tuple[Hashable, Hashable], Passing] = {}
-        self._held: dict[SessionId, deque[_Held]] = {}
+        self._held: dict[SessionId, _Queue] = {}
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -139,7 +140,7 @@ class DataPlane:
     @property
     def holding(self) -> bool:
         """Whether anything waits for its SNS."""
-        return any(self._held.values())
+        return any(queue.items for queue in self._held.values())
 
     # -- from a publisher --------------------------------------------------------------------------
 
@@ -199,7 +200,7 @@ class DataPlane:
             self._abort(passing, error.code)
             passing.refused = True
             link.end_stream(stream_id, error.code)
-        if fin and not passing.waiting:
+        if fin and passing.waiting is None:
             self._ended(key, passing)
 
     def reset(self, source: Hashable, stream_key: Hashable, code: int) -> None:
@@ -214,8 +215,11 @@ class DataPlane:
         header, payload = decode_datagram(data)
         key = (link.id, header.sns_id) if source is None else (source, header.full_name_hash)
         flow = self._fib.get(key)
-        if flow is None:
-            self._hold(link, _Held(now + self._hold_s, header.sns_id, None, data), now)
+        if flow is None and source is None:
+            self._hold(link.id, _Held(now + self._hold_s, header.sns_id, None, data), len(data))
+            return
+        if flow is None:  # a Stub's, as a stream of its own would be
+            self.counters.unwanted += 1
             return
         self.counters.datagrams += 1
         self._send_datagram(flow, header.full_name_hash, payload)
@@ -224,17 +228,14 @@ class DataPlane:
 
     def sns_known(self, link: Link, sns_id: SnsId, now: float) -> None:
         """An SNS has come: what waited for it goes on."""
-        held = self._held.get(link.id)
-        if not held:
+        queue = self._held.get(link.id)
+        if queue is None:
             return
-        self._held[link.id] = deque(item for item in held if item.sns_id != sns_id)
-        for item in held:
-            if item.sns_id != sns_id:
-                continue
+        for item in queue.take(sns_id):
             if item.stream_id is None:
                 self.receive_datagram(link, item.data, None, now)
             elif (passing := self._streams.get((link.id, item.stream_id))) is not None:
-                data, passing.head, passing.waiting = passing.head, b"", False
+                data, passing.head, passing.waiting = passing.head, b"", None
                 self.receive(link, item.stream_id, data, item.fin, None, now)
 
     def close_source(self, source: Hashable) -> None:
@@ -248,13 +249,14 @@ class DataPlane:
 
     def expire(self, now: float) -> None:
         """Drop what has waited for its SNS for too long."""
-        for link_id, held in self._held.items():
-            while held and held[0].deadline <= now:
-                self._drop_held(link_id, held.popleft())
+        for link_id, queue in self._held.items():
+            while queue.items and queue.items[0].deadline <= now:
+                self._drop_held(link_id, queue.pop())
 
     def next_expiry(self) -> float | None:
         """When `expire` is needed."""
-        return min((held[0].deadline for held in self._held.values() if held), default=None)
+        heads = (queue.items[0] for queue in self._held.values() if queue.items)
+        return min((item.deadline for item in heads), default=None)
 
     # -- how a stream begins -----------------------------------------------------------------------
 
@@ -269,10 +271,10 @@ class DataPlane:
         now: float,
     ) -> None:
         """Read the header, find the flow, open the egresses."""
-        held_before = len(passing.head)
         passing.head += data
-        if passing.waiting:
-            self._grow_held(link, stream_id, len(passing.head) - held_before, fin)
+        if passing.waiting is not None:
+            passing.waiting.fin = fin
+            self._grow_held(link.id, passing.waiting, len(data))
             return
         if len(passing.head) > 1 and passing.head[1] != 2:
             raise InvalidStartOfStream(f"a stream starts with type {passing.head[1]}")
@@ -284,9 +286,9 @@ class DataPlane:
         key = (link.id, header.sns_id) if source is None else (source, header.full_name_hash)
         flow = self._fib.get(key)
         if flow is None and source is None:
-            passing.waiting = True
-            self._hold(link, _Held(now + self._hold_s, header.sns_id, stream_id, b"", fin), now)
-            self._grow_held(link, stream_id, len(passing.head), fin)
+            item = _Held(now + self._hold_s, header.sns_id, stream_id, b"", fin)
+            passing.waiting = item
+            self._hold(link.id, item, len(passing.head))
             return
         passing.flow = flow
         if flow is None:  # a Stub's stream that nobody asked for, or nobody any more
@@ -386,23 +388,17 @@ class DataPlane:
 
     # -- what came ahead of its SNS ----------------------------------------------------------------
 
-    def _hold(self, link: Link, item: _Held, now: float) -> None:
+    def _hold(self, link_id: SessionId, item: _Held, size: int) -> None:
         self.counters.held += 1
-        held = self._held.setdefault(link.id, deque())
-        held.append(item)
-        self._bound(link.id, held)
+        self._held.setdefault(link_id, _Queue()).items.append(item)
+        self._grow_held(link_id, item, size)
 
-    def _grow_held(self, link: Link, stream_id: int, size: int, fin: bool) -> None:
-        held = self._held.setdefault(link.id, deque())
-        for item in held:
-            if item.stream_id == stream_id:
-                item.size += size
-                item.fin = item.fin or fin
-        self._bound(link.id, held)
-
-    def _bound(self, link_id: SessionId, held: deque[_Held]) -> None:
-        while held and sum(item.size for item in held) > self._hold_bytes:
-            self._drop_held(link_id, held.popleft())
+    def _grow_held(self, link_id: SessionId, item: _Held, size: int) -> None:
+        queue = self._held[link_id]
+        item.size += size
+        queue.size += size
+        while queue.size > self._hold_bytes:
+            self._drop_held(link_id, queue.pop())
 
     def _drop_held(self, link_id: SessionId, item: _Held) -> None:
         self.counters.held_dropped += 1
@@ -411,7 +407,7 @@ class DataPlane:
         passing = self._streams.get((link_id, item.stream_id))
         if passing is None:
             return
-        passing.head, passing.waiting, passing.refused = b"", False, True
+        passing.head, passing.waiting, passing.refused = b"", None, True
         if item.fin:
             del self._streams[link_id, item.stream_id]
         elif (link := self._links.get(link_id)) is not None:
@@ -429,8 +425,25 @@ class _Held:
     fin: bool = False
     size: int = 0
 
-    def __post_init__(self) -> None:
-        self.size = len(self.data)
+
+@dataclass(slots=True)
+class _Queue:
+    """What waits on one link, the oldest first."""
+
+    items: deque[_Held] = field(default_factory=deque)
+    size: int = 0
+
+    def pop(self) -> _Held:
+        item = self.items.popleft()
+        self.size -= item.size
+        return item
+
+    def take(self, sns_id: SnsId) -> list[_Held]:
+        """Those that waited for an SNS."""
+        taken = [item for item in self.items if item.sns_id == sns_id]
+        self.items = deque(item for item in self.items if item.sns_id != sns_id)
+        self.size -= sum(item.size for item in taken)
+        return taken
 
 
 def _starter(

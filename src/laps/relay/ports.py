@@ -60,8 +60,14 @@ class Link(Protocol):
     def end_stream(self, stream_id: int, code: int) -> None:
         """Reset our half of a stream, and ask the peer to stop with its own."""
 
+    def probe(self) -> None:
+        """Find out soon whether the other end is still there; if it is not, the link closes."""
+
     def close(self, code: int, reason: str) -> None:
-        """End the connection. The relay is told by `Relay.link_closed` all the same, later."""
+        """End the connection, after what was written before.
+
+        The relay is told by `Relay.link_closed` all the same, later.
+        """
 
 
 class Client(Protocol):

@@ -11,21 +11,24 @@ act on (`ports`). A method that raises a RemoteProtocolError wants the link clos
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
-from dataclasses import dataclass, field, replace
-from itertools import count
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from laps.errors import CloseCode
 from laps.infobase.nodes import Nodes
-from laps.infobase.subscribes import SeenSubscribes, Subscribes
+from laps.infobase.subscribes import Subscribes
+from laps.relay.admission import Admission
 from laps.relay.data import DROPPED, DataPlane
 from laps.relay.exchange import Exchange, srtt_changed
-from laps.relay.extensions import Extensions, ExtensionSettings
+from laps.relay.extensions import Extensions
 from laps.relay.peers import Peer, PeerLink
 from laps.relay.roles import RULES, Role
+from laps.relay.routes import Routes
+from laps.relay.settings import RelayCounters, RelaySettings
 from laps.relay.stub import StubClient
+from laps.relay.subscriptions import Subscriptions
+from laps.relay.timers import Timers
 from laps.relay.tracks import Tracks
 from laps.routing.draining import Draining
 from laps.routing.forwarding import Fib
@@ -37,7 +40,7 @@ from laps.sessions.peer import (
     PeerSession,
     SendControl,
 )
-from laps.types import DataDirection, NodeType, PeerMode, hash_track
+from laps.types import DataDirection, PeerMode, hash_track
 from laps.wire.extensions import EXTENDED_CODECS
 from laps.wire.peering import (
     CODECS,
@@ -46,7 +49,6 @@ from laps.wire.peering import (
     Connect,
     NodeInfoAdv,
     NodeInfoWd,
-    ResponseCode,
     SubscribeInfoAdv,
     SubscribeInfoWd,
     SubscribeNodeSetAdv,
@@ -54,56 +56,27 @@ from laps.wire.peering import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
     from laps.infobase.namespaces import Names
     from laps.infobase.nodes import SessionId
     from laps.relay.extensions import ExtensionEvent
     from laps.relay.ports import Client, Link
-    from laps.routing.forwarding import Flow, SnsUpdate
+    from laps.routing.forwarding import SnsUpdate
     from laps.sessions.peer import Effect, Event
-    from laps.types import AnnounceInfo, NodeId, NodeInfo, SubscribeInfo, TrackHash, TrackName
+    from laps.types import (
+        AnnounceInfo,
+        NodeId,
+        NodeInfo,
+        SnsId,
+        TrackHash,
+        TrackName,
+    )
     from laps.wire.peering import Message
 
 
 # More than a shell leaves unread in one turn, unless it does not read them at all.
 MAX_EVENTS: Final = 10_000
-
-# A Stub has one connection for everything, since it is behind a NAT or a firewall.
-STUB_PEERING: Final = (PeerMode.BOTH, DataDirection.BIDIRECTIONAL)
-
-
-@dataclass(frozen=True, slots=True)
-class RelaySettings:
-    """What an operator may decide about a relay's manners."""
-
-    node_advertise_s: float = 2.0
-    "Advertisements of nodes gather for this long, so that a flapping link is told of once."
-    unsubscribe_s: float = 5.0
-    "The last subscriber's leaving is told after this long, if none has come meanwhile."
-    reflect: bool = False
-    "A Via keeps subscribes and passes them to peers that come later, as a Control server does."
-    hold_s: float = 1.0
-    "Data waits this long for its SNS,"
-    hold_bytes: int = 256 * 1024
-    "and so much of it for each link."
-    confirm_s: float = 5.0
-    "How long a node that is back has to say what it still subscribes to."
-    orphan_s: float = 10.0
-    "How long subscribes are kept of a node that nobody has told us of."
-    extensions: ExtensionSettings = field(default_factory=ExtensionSettings)
-
-
-@dataclass(slots=True)
-class RelayCounters:
-    """What the relay did and refused, for the operator."""
-
-    control_sent: int = 0
-    control_received: int = 0
-    refused_peers: int = 0
-    unwanted_messages: int = 0
-    unreachable_targets: int = 0
-    unknown_sns_withdraws: int = 0
 
 
 class Relay:
@@ -118,16 +91,18 @@ class Relay:
         self.rules = RULES[role]
         self.settings = settings
         self.counters = RelayCounters()
+        self._timers = Timers()
         self._draining = Draining()
         self.events: deque[ExtensionEvent] = deque(maxlen=MAX_EVENTS)
         "What the shell may want to know; the oldest go when nobody looks."
         self.nodes = Nodes(self_info.id, self._draining.select)
         self.subscribes = Subscribes()
-        self.fib = Fib(self._route)
         self.peers: dict[NodeId, Peer] = {}
-        self.tracks = Tracks(self_info.id, self.subscribes, self.fib, self._tell_sns, epoch)
         self._links: dict[SessionId, Link] = {}
         self._peer_links: dict[SessionId, PeerLink] = {}
+        self.fib = Fib(Routes(self.nodes, self.peers, self._peer_links, self.counters).find)
+        self._admission = Admission(self_info.id, self.rules, self.peers, self.counters)
+        self.tracks = Tracks(self_info.id, self.subscribes, self.fib, self._tell_sns, epoch)
         self.data = DataPlane(
             self.fib,
             self._links,
@@ -157,15 +132,20 @@ class Relay:
             settings.node_advertise_s,
             self.extensions.advertised,
         )
-        self._keeps_subscribes = self.rules.keeps_subscribes or settings.reflect
-        self._seen = SeenSubscribes()
+        self._subscriptions = Subscriptions(
+            self_info.id,
+            settings,
+            self.nodes,
+            self.subscribes,
+            self.tracks,
+            self._exchange,
+            self._send,
+            self._timers.at,
+            is_stub=role is Role.STUB,
+            keeps=self.rules.keeps_subscribes or settings.reflect,
+        )
         self._stubs: dict[SessionId, StubClient] = {}
-        self._parent: Peer | None = None
-        self._ingress: dict[SessionId, set[int]] = {}
-        self._leaving: dict[int, float] = {}
-        self._orphans: dict[NodeId, float] = {}
-        self._timers: list[tuple[float, int, Callable[[float], None]]] = []
-        self._order = count()
+        self._ingress: dict[SessionId, dict[SnsId, float | None]] = {}
 
     # -- links -------------------------------------------------------------------------------------
 
@@ -185,7 +165,7 @@ class Relay:
             connect = Connect(mode, direction, self.self_info)
             session, effects = PeerSession.dial(connect, link.open_control(), codecs)
         else:
-            session, effects = PeerSession(self.self_info, self._admit, codecs), []
+            session, effects = PeerSession(self.self_info, self._admission.admit, codecs), []
         peer_link = self._peer_links[link.id] = PeerLink(link, session)
         self._perform(peer_link, effects, now)
 
@@ -238,8 +218,8 @@ class Relay:
         touched |= self._elect(peer, now)
         self._nodes_touched(touched, now)
         self._tell_sns(self.fib.close_link(link.id))
-        if peer is self._parent and peer.control is None:
-            self._parent = None
+        if peer is self._subscriptions.parent and peer.control is None:
+            self._subscriptions.parent = None
             self._adopt_parent(now)
 
     def link_srtt(self, link: Link, now: float) -> None:
@@ -261,8 +241,8 @@ class Relay:
         """A publisher offers a namespace or a track; `names` are told to relays that take them."""
         if names is not None:
             self.extensions.announce(client, *names, now)
-        if self.tracks.announce(client, info) and self._parent is not None:
-            self._send(self._parent, AnnounceInfoAdv(replace(info, source_node_id=self.id)))
+        if self.tracks.announce(client, info):
+            self._tell_parent(AnnounceInfoAdv(replace(info, source_node_id=self.id)))
 
     def unannounce(
         self, client: Client, info: AnnounceInfo, now: float, names: Names | None = None
@@ -270,60 +250,25 @@ class Relay:
         """A publisher offers it no more."""
         if names is not None:
             self.extensions.unannounce(client, *names, now)
-        if self.tracks.unannounce(client, info) and self._parent is not None:
-            self._send(self._parent, AnnounceInfoWd(replace(info, source_node_id=self.id)))
+        if self.tracks.unannounce(client, info):
+            self._tell_parent(AnnounceInfoWd(replace(info, source_node_id=self.id)))
 
     def subscribe(
         self, client: Client, track: TrackName, subscribe_data: bytes, now: float
     ) -> None:
         """A client wants a track; the network hears of it if it is the first here."""
-        self._subscribe(client, hash_track(track), subscribe_data, now)
-
-    def _subscribe(
-        self, client: Client, track: TrackHash, subscribe_data: bytes, now: float
-    ) -> None:
-        first = self.tracks.subscribe(client, track, subscribe_data)
-        staying = self._leaving.pop(track.full_name_hash, None) is not None
-        if first and not staying:
-            info = self.tracks.own_info(track, now)
-            if self.subscribes.add(info, now) is not None:
-                self._tell_subscribe(info, added=True, heard_from=None)
+        self._subscriptions.subscribe(client, hash_track(track), subscribe_data, now)
 
     def unsubscribe(self, client: Client, track: TrackName, now: float) -> None:
         """A client no longer wants a track; the network hears of it a little later."""
-        self._unsubscribe(client, hash_track(track), now)
-
-    def _unsubscribe(self, client: Client, track: TrackHash, now: float) -> None:
-        if isinstance(client, StubClient):
-            client.forget(track)
-        if not self.tracks.unsubscribe(client, track):
-            return
-        key, at = track.full_name_hash, now + self.settings.unsubscribe_s
-        self._leaving[key] = at
-
-        def leave(now: float) -> None:
-            if self._leaving.get(key) == at:
-                del self._leaving[key]
-                self._withdraw_own(track, now)
-
-        self._at(at, leave)
-
-    def _withdraw_own(self, track: TrackHash, now: float) -> None:
-        held = self.subscribes.get(self.id, track.full_name_hash)
-        if held is None:
-            return
-        sequence = self.tracks.next_sequence(self.id, track.full_name_hash, now)
-        info = replace(held, sequence=sequence)
-        if self.subscribes.withdraw(info, now) is not None:
-            self._tell_subscribe(info, added=False, heard_from=None)
+        self._subscriptions.unsubscribe(client, hash_track(track), now)
 
     def client_closed(self, client: Client, now: float) -> None:
         """A client is gone, with all it offered and wanted."""
         for track in self.tracks.tracks_of(client):
-            self._unsubscribe(client, track, now)
+            self._subscriptions.unsubscribe(client, track, now)
         for info in self.tracks.drop_publisher(client):
-            if self._parent is not None:
-                self._send(self._parent, AnnounceInfoWd(replace(info, source_node_id=self.id)))
+            self._tell_parent(AnnounceInfoWd(replace(info, source_node_id=self.id)))
         self.extensions.client_closed(client, now)
         self.data.close_source(client)
 
@@ -355,45 +300,35 @@ class Relay:
 
     def tick(self, now: float) -> None:
         """Do what has fallen due."""
-        while self._timers and self._timers[0][0] <= now:
-            _, _, due = heapq.heappop(self._timers)
-            due(now)
+        self._timers.run(now)
         if self._exchange.flush_at is not None and self._exchange.flush_at <= now:
             self._exchange.flush()
         self.data.expire(now)
-        self.subscribes.expire(now)
+        self._subscriptions.tick(now)
         self.extensions.tick(now)
-        for node_id in [node_id for node_id, at in self._orphans.items() if at <= now]:
-            del self._orphans[node_id]
-            self._purge(node_id)
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
         due = [
-            self._timers[0][0] if self._timers else None,
+            self._timers.next,
             self._exchange.flush_at,
             self.data.next_expiry(),
-            self.subscribes.next_expiry,
+            self._subscriptions.deadline(),
             self.extensions.deadline(),
-            min(self._orphans.values(), default=None),
         ]
         return min((at for at in due if at is not None), default=None)
-
-    def _at(self, when: float, call: Callable[[float], None]) -> None:
-        heapq.heappush(self._timers, (when, next(self._order), call))
 
     def drain(self, now: float) -> None:
         """Say that we leave, stay for the grace, and stop."""
         at = self.extensions.drain(now)
         if at > now:
-            self._at(at, self._stop)
+            self._timers.at(at, self._stop)
         else:
             self._stop(now)
 
     def _stop(self, now: float) -> None:
         """Stop in good order: withdraw what we subscribed to, and close every link."""
-        for info in list(self.subscribes.of_source(self.id)):
-            self._withdraw_own(info.track_hash, now)
+        self._subscriptions.withdraw_all(now)
         for link in list(self._links.values()):
             link.close(CloseCode.GRACEFUL, "the relay stops")
 
@@ -411,8 +346,8 @@ class Relay:
 
     def is_idle(self) -> bool:
         """Whether nothing is about to be said or dropped."""
-        waiting = self._timers or self._orphans or self.data.holding
-        return not waiting and self._exchange.flush_at is None and self.extensions.is_idle()
+        waiting = self._timers or self.data.holding or self._exchange.flush_at is not None
+        return not waiting and self._subscriptions.is_idle and self.extensions.is_idle()
 
     def sizes(self) -> dict[str, int]:
         """How full each table is."""
@@ -431,29 +366,9 @@ class Relay:
 
     # -- the introduction --------------------------------------------------------------------------
 
-    def _admit(self, connect: Connect) -> ResponseCode:
-        info = connect.node_info
-        asked = (connect.peer_mode, connect.data_direction)
-        if not self.rules.accepts_peers or not self._is_welcome(info):
-            code = ResponseCode.CONNECTION_ERROR
-        elif (not self.rules.carries_data and connect.peer_mode is not PeerMode.CONTROL) or (
-            info.type is NodeType.STUB and asked != STUB_PEERING
-        ):
-            code = ResponseCode.PEERING_MODE_NOT_ALLOWED
-        else:
-            return ResponseCode.OK
-        self.counters.refused_peers += 1
-        return code
-
-    def _is_welcome(self, info: NodeInfo) -> bool:
-        """Whether a node may be a peer: of a type we peer with, under an id of its own."""
-        known = self.peers.get(info.id)
-        same = known is None or replace(known.info, path=()) == replace(info, path=())
-        return info.type in self.rules.peers_with and info.id != self.id and same
-
     def _connected(self, peer_link: PeerLink, event: PeerConnected, now: float) -> None:
         link, info = peer_link.link, replace(event.node_info, path=())
-        if not self._is_welcome(info):
+        if not self._admission.is_welcome(info):
             link.close(CloseCode.GRACEFUL, "this node id or type cannot be a peer")
             return
         peer = self.peers.get(info.id)
@@ -471,16 +386,19 @@ class Relay:
         self._nodes_touched(touched, now)
 
     def _replace_lost(self, peer: Peer, peer_link: PeerLink, now: float) -> None:
-        """A side that dials control again has lost the link it had dialled before."""
+        """A side that dials control again has lost the link it had dialled before.
+
+        One that had been dialled itself may have lost that too, if it was restarted.
+        """
         self.peers[peer.node_id] = peer
         for other in list(peer.links.values()):
-            if (
-                peer_link.has_control
-                and other.has_control
-                and other.link.dialled == peer_link.link.dialled
-            ):
+            if not (peer_link.has_control and other.has_control):
+                continue
+            if other.link.dialled == peer_link.link.dialled:
                 other.link.close(CloseCode.GRACEFUL, "replaced by a new connection")
                 self.link_closed(other.link, now)
+            else:
+                other.link.probe()
         self.peers[peer.node_id] = peer
 
     def _elect(self, peer: Peer, now: float) -> set[NodeId]:
@@ -516,29 +434,15 @@ class Relay:
     def _begin_control(self, peer: Peer, now: float) -> None:
         """A control link is up, or has moved: tell everything, and hear it."""
         if self.role is Role.STUB:
-            if self._parent is None or self._parent is peer:
-                self._parent = None
+            if self._subscriptions.parent is None or self._subscriptions.parent is peer:
+                self._subscriptions.parent = None
                 self._adopt_parent(now)
             return
         if peer.is_stub:
             return
         self.extensions.begin(peer, now)
         self._exchange.sync(peer)
-        if self._keeps_subscribes:
-            confirmed: set[int] = set()
-            peer.confirmed = confirmed
-            self._at(now + self.settings.confirm_s, lambda now: self._confirm(peer, confirmed, now))
-
-    def _confirm(self, peer: Peer, confirmed: set[int], now: float) -> None:
-        """What a node no longer says, some time after it came, is withdrawn on its behalf."""
-        if peer.confirmed is not confirmed:
-            return
-        peer.confirmed = None
-        for info in list(self.subscribes.of_source(peer.node_id)):
-            key = info.track_hash.full_name_hash
-            if not any(key in peer_link.confirmed for peer_link in peer.links.values()):
-                gone = replace(info, sequence=(info.sequence + 1) & 0xFFFF)
-                self._subscribe_heard(gone, added=False, heard_from=peer, now=now)
+        self._subscriptions.begin_confirming(peer, now)
 
     def _stub(self, peer: Peer, link: Link) -> StubClient:
         return StubClient(
@@ -554,12 +458,17 @@ class Relay:
         able = [peer for peer in self.peers.values() if peer.control is not None]
         if not able:
             return
-        self._parent = min(able, key=lambda peer: (_control_srtt_us(peer), peer.node_id))
+        parent = min(able, key=lambda peer: (_control_srtt_us(peer), peer.node_id))
+        self._subscriptions.parent = parent
         for _, announce in self.tracks.announces:
-            self._send(self._parent, AnnounceInfoAdv(replace(announce, source_node_id=self.id)))
+            self._tell_parent(AnnounceInfoAdv(replace(announce, source_node_id=self.id)))
         for info in self.subscribes.of_source(self.id):
-            self._send(self._parent, SubscribeInfoAdv(info))
-        self.extensions.begin(self._parent, now)
+            self._tell_parent(SubscribeInfoAdv(info))
+        self.extensions.begin(parent, now)
+
+    def _tell_parent(self, message: Message) -> None:
+        if self._subscriptions.parent is not None:
+            self._send(self._subscriptions.parent, message)
 
     # -- messages ----------------------------------------------------------------------------------
 
@@ -600,29 +509,43 @@ class Relay:
             case NodeInfoWd(info) if not peer.is_stub:
                 self._node_said(peer, peer_link, info, added=False, now=now)
             case SubscribeInfoAdv(info):
-                self._subscribe_received(peer, link_id, info, added=True, now=now)
+                stub = self._stubs.get(link_id)
+                self._subscriptions.receive(peer_link, peer, info, stub, added=True, now=now)
             case SubscribeInfoWd(info):
-                self._subscribe_received(peer, link_id, info, added=False, now=now)
+                stub = self._stubs.get(link_id)
+                self._subscriptions.receive(peer_link, peer, info, stub, added=False, now=now)
             case AnnounceInfoAdv(announce) if (stub := self._stubs.get(link_id)) is not None:
                 self.tracks.announce(stub, announce)
             case AnnounceInfoWd(announce) if (stub := self._stubs.get(link_id)) is not None:
                 self.tracks.unannounce(stub, announce)
             case SubscribeNodeSetAdv(sns_id, nodes) if takes_data:
-                self._ingress.setdefault(link_id, set()).add(sns_id)
+                self._ingress.setdefault(link_id, {})[sns_id] = None
                 others = [node_id for node_id in nodes if node_id != self.id]
                 updates = self.fib.install((link_id, sns_id), others, local=self.id in nodes)
                 self._tell_sns(updates)
                 self.data.sns_known(peer_link.link, sns_id, now)
             case SubscribeNodeSetWd(sns_id) if takes_data:
-                ingress = self._ingress.get(link_id, set())
-                if sns_id not in ingress:
-                    self.counters.unknown_sns_withdraws += 1
-                ingress.discard(sns_id)
-                self._tell_sns(self.fib.remove((link_id, sns_id)))
+                self._sns_withdrawn(link_id, sns_id, now)
             case _:
                 stub = self._stubs.get(link_id)
                 if not self.extensions.receive(peer, message, now, stub):
                     self.counters.unwanted_messages += 1
+
+    def _sns_withdrawn(self, link_id: SessionId, sns_id: SnsId, now: float) -> None:
+        """Data may come behind its withdraw, as it may come ahead of its set: wait as long."""
+        sets = self._ingress.get(link_id, {})
+        if sns_id not in sets or sets[sns_id] is not None:
+            self.counters.unknown_sns_withdraws += 1
+            return
+        at = sets[sns_id] = now + self.settings.hold_s
+
+        def go(now: float) -> None:
+            sets = self._ingress.get(link_id, {})
+            if sets.get(sns_id) == at:
+                del sets[sns_id]
+                self._tell_sns(self.fib.remove((link_id, sns_id)))
+
+        self._timers.at(at, go)
 
     # -- nodes -------------------------------------------------------------------------------------
 
@@ -650,41 +573,12 @@ class Relay:
         ids = sorted(node_ids)
         for node_id in ids:
             if self.nodes.best(node_id) is None:
-                self._purge(node_id)
+                self._subscriptions.purge(node_id)
+                self.extensions.purge(node_id)
             else:
-                self._orphans.pop(node_id, None)
+                self._subscriptions.node_known(node_id)
         self._exchange.nodes_changed(ids, now)
         self._tell_sns(self.fib.reroute(ids))
-
-    def _purge(self, node_id: NodeId) -> None:
-        """No way leads to a node any more, so nothing can be sent to its subscribers."""
-        if self.nodes.best(node_id) is not None:
-            return
-        self._seen.purge_source(node_id)
-        self.extensions.purge(node_id)
-        for info in self.subscribes.purge_source(node_id):
-            self.tracks.review(info.track_hash.full_name_hash)
-
-    def _route(self, flow: Flow, node_id: NodeId) -> SessionId | None:
-        """The link that leads to a node, never back to where a flow comes from."""
-        from_peer = None
-        if isinstance(flow.key, tuple) and isinstance(flow.key[0], int):
-            peer_link = self._peer_links.get(flow.key[0])  # type: ignore[call-overload]
-            from_peer = None if peer_link is None else peer_link.peer
-        for path in self.nodes.candidates(node_id):
-            if not path.carries_data:
-                continue
-            if from_peer is not None and (
-                path.peer_id == from_peer.node_id
-                or any(item.node_id == from_peer.node_id for item in path.info.path)
-            ):
-                continue
-            peer = self.peers.get(path.peer_id)
-            link_id = None if peer is None else peer.data_link(flow.serial)
-            if link_id is not None:
-                return link_id
-        self.counters.unreachable_targets += 1
-        return None
 
     def _tell_sns(self, updates: Iterable[SnsUpdate]) -> None:
         for update in updates:
@@ -695,62 +589,6 @@ class Relay:
                 self._send_on(peer_link, SubscribeNodeSetAdv(update.sns_id, update.nodes))
             else:
                 self._send_on(peer_link, SubscribeNodeSetWd(update.sns_id))
-
-    # -- subscribes --------------------------------------------------------------------------------
-
-    def _subscribe_received(
-        self, peer: Peer, link_id: SessionId, info: SubscribeInfo, *, added: bool, now: float
-    ) -> None:
-        stub = self._stubs.get(link_id)
-        if stub is not None:
-            # The Edge subscribes in its own name: nobody else knows of the Stub.
-            if added:
-                self._subscribe(stub, info.track_hash, bytes(info.subscribe_data), now)
-            else:
-                self._unsubscribe(stub, info.track_hash, now)
-        elif info.source_node_id == self.id:
-            self._correct(info, added=added, now=now)
-        elif self._keeps_subscribes or self.role is Role.STUB:
-            if added and info.source_node_id == peer.node_id:
-                self._peer_links[link_id].confirmed.add(info.track_hash.full_name_hash)
-            self._subscribe_heard(info, added=added, heard_from=peer, now=now)
-        elif not self._seen.seen(info, now):
-            self._exchange.flood(info, added=added, heard_from=peer, stateless=True)
-
-    def _subscribe_heard(
-        self, info: SubscribeInfo, *, added: bool, heard_from: Peer, now: float
-    ) -> None:
-        take = self.subscribes.add if added else self.subscribes.withdraw
-        change = take(info, now)
-        if change is None:
-            return
-        source = info.source_node_id
-        if added and self.nodes.best(source) is None:
-            self._orphans.setdefault(source, now + self.settings.orphan_s)
-        if self.role is not Role.STUB:
-            self._tell_subscribe(change.info, added=added, heard_from=heard_from)
-        if self.rules.accepts_clients:
-            self.tracks.review(info.track_hash.full_name_hash)
-
-    def _correct(self, info: SubscribeInfo, *, added: bool, now: float) -> None:
-        """Somebody speaks of our own subscribes: if it is not so, say what is."""
-        held = self.subscribes.get(self.id, info.track_hash.full_name_hash)
-        if (held is not None) == added:
-            return
-        said = replace(info, sequence=(info.sequence + 1) & 0xFFFF)
-        if held is None:
-            self._exchange.flood(said, added=False, heard_from=None)
-        else:
-            truth = replace(held, sequence=said.sequence)
-            if self.subscribes.add(truth, now) is not None:
-                self._tell_subscribe(truth, added=True, heard_from=None)
-
-    def _tell_subscribe(self, info: SubscribeInfo, *, added: bool, heard_from: Peer | None) -> None:
-        if self.role is not Role.STUB:
-            self._exchange.flood(info, added=added, heard_from=heard_from)
-        elif self._parent is not None:
-            message = SubscribeInfoAdv(info) if added else SubscribeInfoWd(info)
-            self._send(self._parent, message)
 
 
 def _control_srtt_us(peer: Peer) -> int:

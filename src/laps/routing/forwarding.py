@@ -6,9 +6,11 @@ the targets of one link are that link's SNS, under an id of the link's own:
 
     flow -> { link: (SNS id, nodes) }        and, for what selection finds no link, nothing
 
-When a target moves from one link to another, the new link's set is advertised at once, and the old
-one's shrinks. A link that has no target left keeps its SNS as long as streams still run on it: the
-new path carries new streams while the old one finishes its own, and nothing is sent twice.
+As targets come and go, a set is updated in place, under the same id. When a target moves from one
+link to another, both links' sets are made anew, under new ids, the new link's first. A stream that
+is ahead of the word about its set then waits for it; under an old id it would go where the set was
+before, and arrive twice or not at all. An old set is kept as long as streams still run on it: the
+new path carries new streams while the old one finishes its own.
 """
 
 from __future__ import annotations
@@ -61,10 +63,12 @@ class Flow:
     local: bool = False
     "Whether clients of this relay are to have it too."
     outs: dict[LinkId, OutSet] = field(default_factory=dict)
+    old: dict[tuple[LinkId, SnsId], OutSet] = field(default_factory=dict)
+    "Sets that take no new streams, and wait for theirs to end."
 
     def current(self) -> list[tuple[LinkId, SnsId]]:
         """Where a new stream goes."""
-        return [(link, out.sns_id) for link, out in self.outs.items() if out.nodes]
+        return [(link, out.sns_id) for link, out in self.outs.items()]
 
 
 class SnsIds:
@@ -130,9 +134,7 @@ class Fib:
         if flow is None:
             return []
         updates = self.install(key, (), local=False)
-        updates += [
-            update for link in list(flow.outs) if (update := self._drop(flow, link)) is not None
-        ]
+        updates += [self._drop(flow, *old) for old in list(flow.old)]
         del self._flows[key]
         return updates
 
@@ -143,11 +145,16 @@ class Fib:
 
     def close_link(self, link: LinkId) -> list[SnsUpdate]:
         """A link is gone, and all its sets with it; its targets move to where selection says."""
-        flows = self._by_link.pop(link, set())
+        flows = sorted(self._by_link.pop(link, set()), key=_serial)
         self._ids.pop(link, None)
+        updates: list[SnsUpdate] = []
         for flow in flows:
-            flow.outs.pop(link, None)
-        return [update for flow in sorted(flows, key=_serial) for update in self._arrange(flow)]
+            lost = flow.outs.pop(link, None)
+            for old in [old for old in flow.old if old[0] == link]:
+                del flow.old[old]
+            if lost is not None:
+                updates += self._arrange(flow, lost.nodes)
+        return updates
 
     def stream_opened(self, flow: Flow, link: LinkId) -> None:
         """A stream of the flow now runs on a link."""
@@ -155,48 +162,59 @@ class Fib:
             out.streams += 1
 
     def stream_closed(self, flow: Flow, link: LinkId, sns_id: SnsId) -> SnsUpdate | None:
-        """A stream has ended; the last one of a set without nodes takes the set with it."""
+        """A stream has ended; the last one of an old set takes the set with it."""
         out = flow.outs.get(link)
-        if out is None or out.sns_id != sns_id:
+        if out is not None and out.sns_id == sns_id:
+            out.streams -= 1
             return None
-        out.streams -= 1
-        return None if out.nodes or out.streams > 0 else self._drop(flow, link)
+        old = flow.old.get((link, sns_id))
+        if old is None:
+            return None
+        old.streams -= 1
+        return None if old.streams else self._drop(flow, link, sns_id)
 
-    def _arrange(self, flow: Flow) -> list[SnsUpdate]:
-        """Give each target to the link that leads to it; say what changed."""
+    def _arrange(self, flow: Flow, lost: frozenset[NodeId] = frozenset()) -> list[SnsUpdate]:
+        """Give each target to the link that leads to it; those `lost` had one that is gone."""
         wanted: dict[LinkId, set[NodeId]] = {}
         for node in flow.targets:
             if (link := self._route(flow, node)) is not None:
                 wanted.setdefault(link, set()).add(node)
-        grown: list[SnsUpdate] = []
-        shrunk: list[SnsUpdate] = []
+        before = {node: link for link, out in flow.outs.items() for node in out.nodes}
+        moved = {
+            node
+            for link, nodes in wanted.items()
+            for node in nodes
+            if node in lost or before.get(node, link) != link
+        }
+        advertised: list[SnsUpdate] = []
         for link, nodes in sorted(wanted.items()):
             out = flow.outs.get(link)
-            if out is None:
+            if out is not None and out.nodes == nodes:
+                continue
+            if out is None or not moved.isdisjoint(out.nodes ^ nodes):
+                self._retire(flow, link)
                 ids = self._ids.setdefault(link, SnsIds())
                 out = flow.outs[link] = OutSet(ids.take(), frozenset())
                 self._by_link.setdefault(link, set()).add(flow)
-            if out.nodes != nodes:
-                updates = shrunk if nodes < out.nodes else grown
-                out.nodes = frozenset(nodes)
-                updates.append(SnsUpdate(link, out.sns_id, tuple(sorted(nodes))))
-        # The new path is there before the old one shrinks.
-        updates = grown + shrunk
+            out.nodes = frozenset(nodes)
+            advertised.append(SnsUpdate(link, out.sns_id, tuple(sorted(nodes))))
         for link in [link for link in flow.outs if link not in wanted]:
-            out = flow.outs[link]
-            out.nodes = frozenset()
-            if not out.streams and (update := self._drop(flow, link)) is not None:
-                updates.append(update)
-        return updates
+            self._retire(flow, link)
+        # The new path is there before the old one goes.
+        over = [old for old, out in flow.old.items() if not out.streams]
+        return advertised + [self._drop(flow, *old) for old in over]
 
-    def _drop(self, flow: Flow, link: LinkId) -> SnsUpdate | None:
-        out = flow.outs.pop(link, None)
-        if out is None:
-            return None
-        _unindex(self._by_link, link, flow)
+    def _retire(self, flow: Flow, link: LinkId) -> None:
+        if (out := flow.outs.pop(link, None)) is not None:
+            flow.old[link, out.sns_id] = out
+
+    def _drop(self, flow: Flow, link: LinkId, sns_id: SnsId) -> SnsUpdate:
+        del flow.old[link, sns_id]
+        if link not in flow.outs and all(old_link != link for old_link, _ in flow.old):
+            _unindex(self._by_link, link, flow)
         if (ids := self._ids.get(link)) is not None:
-            ids.give_back(out.sns_id)
-        return SnsUpdate(link, out.sns_id, ())
+            ids.give_back(sns_id)
+        return SnsUpdate(link, sns_id, ())
 
 
 def _serial(flow: Flow) -> int:

@@ -76,7 +76,7 @@ def test_what_was_withdrawn_is_forgotten_after_a_while(base: Namespaces) -> None
     base.withdraw(offer(5), 0.0)
     assert base.next_expiry == RETENTION_S
     base.expire(RETENTION_S)
-    assert (base.next_expiry, base.sequence(NEAR, (ROOM, None))) == (None, None)
+    assert [base.next_expiry, base.sequence(NEAR, (ROOM, None))] == [None, None]
     assert base.add(offer(1), RETENTION_S) is not None
 
 

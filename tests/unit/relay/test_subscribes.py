@@ -460,6 +460,25 @@ def test_a_relay_that_is_back_may_subscribe_to_what_was_withdrawn_in_its_name() 
     assert wanted(one, "a/x") == wanted(two, "a/x") == {"1:9"}
 
 
+def test_a_relay_that_is_back_by_its_own_link_outlives_the_one_it_was_dialled_by() -> None:
+    net = Net()
+    one, edge = net.relay("1:1"), net.relay("1:9")
+    net.wire(one, edge)
+    net.settle()
+    net.subscribe(edge, App(), "a/stale")
+    net.subscribe(edge, App(), "a/kept")
+    net.run(3.0)
+    net.crash(edge, noticed=False)
+    again = net.relay("1:9")
+    net.wire(again, one)
+    net.subscribe(again, App(), "a/kept")
+    net.run(6.0)  # the link that is lost is found out by a probe, and not by its idle timeout
+    assert wanted(one, "a/stale") == set()
+    assert wanted(one, "a/kept") == {"1:9"}
+    net.subscribe(one, App(), "a/new")
+    assert wanted(again, "a/new") == {"1:1"}
+
+
 def test_a_crash_that_is_noticed_leaves_nothing() -> None:
     net, relays = ring()
     net.subscribe(relays[0], App(), "a/x")

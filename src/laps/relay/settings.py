@@ -1,0 +1,40 @@
+"""What an operator may decide about a relay's manners, and what the relay counts for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from laps.relay.extensions import ExtensionSettings
+
+
+@dataclass(frozen=True, slots=True)
+class RelaySettings:
+    """What an operator may decide about a relay's manners."""
+
+    node_advertise_s: float = 2.0
+    "Advertisements of nodes gather for this long, so that a flapping link is told of once."
+    unsubscribe_s: float = 5.0
+    "The last subscriber's leaving is told after this long, if none has come meanwhile."
+    reflect: bool = False
+    "A Via keeps subscribes and passes them to peers that come later, as a Control server does."
+    hold_s: float = 1.0
+    "Data waits this long for its SNS, and an SNS that was withdrawn for the last of its data,"
+    hold_bytes: int = 256 * 1024
+    "and so much of it for each link."
+    confirm_s: float = 5.0
+    "How long a node that is back has to say what it still subscribes to."
+    orphan_s: float = 10.0
+    "How long subscribes are kept of a node that nobody has told us of."
+    extensions: ExtensionSettings = field(default_factory=ExtensionSettings)
+
+
+@dataclass(slots=True)
+class RelayCounters:
+    """What the relay did and refused, for the operator."""
+
+    control_sent: int = 0
+    control_received: int = 0
+    refused_peers: int = 0
+    unwanted_messages: int = 0
+    unreachable_targets: int = 0
+    unknown_sns_withdraws: int = 0

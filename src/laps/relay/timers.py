@@ -1,0 +1,36 @@
+"""What a relay means to do later."""
+
+from __future__ import annotations
+
+import heapq
+from itertools import count
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Timers:
+    """Calls for a time, made in the order of their times."""
+
+    def __init__(self) -> None:
+        self._calls: list[tuple[float, int, Callable[[float], None]]] = []
+        self._order = count()
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    @property
+    def next(self) -> float | None:
+        """When the next one is due."""
+        return self._calls[0][0] if self._calls else None
+
+    def at(self, when: float, call: Callable[[float], None]) -> None:
+        """Make a call at a time, with the time."""
+        heapq.heappush(self._calls, (when, next(self._order), call))
+
+    def run(self, now: float) -> None:
+        """Make the calls that are due."""
+        while self._calls and self._calls[0][0] <= now:
+            _, _, call = heapq.heappop(self._calls)
+            call(now)

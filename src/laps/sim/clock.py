@@ -1,0 +1,71 @@
+"""Virtual time: what is to happen and when, and the one source of chance.
+
+Nothing in a simulation reads a clock or rolls dice of its own, so a seed replays it event by event.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from itertools import count
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Clock:
+    """A queue of calls by their time; calls of the same time keep the order they were made in."""
+
+    def __init__(self, seed: int) -> None:
+        self.now = 0.0
+        self.rng = Random(seed)  # noqa: S311 - no secret
+        self.events = 0
+        "Calls made so far."
+        self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._order = count()
+        self._chores = 0
+
+    def at(self, time: float, callback: Callable[..., None], *args: object) -> None:
+        """Make a call at a time, or now if that is past."""
+        heappush(self._queue, (max(time, self.now), next(self._order), callback, args))
+
+    def after(self, delay_s: float, callback: Callable[..., None], *args: object) -> None:
+        """Make a call in a while."""
+        heappush(self._queue, (self.now + delay_s, next(self._order), callback, args))
+
+    def every(self, interval_s: float, callback: Callable[[], None]) -> None:
+        """Make a call over and over; a clock with nothing else to do is idle."""
+
+        def again() -> None:
+            self.after(interval_s, again)
+            callback()
+
+        self._chores += 1
+        self.after(interval_s, again)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is to happen but what is repeated anyway."""
+        return len(self._queue) <= self._chores
+
+    def run(self, until: float) -> None:
+        """Let happen what is due up to a time; then it is that time."""
+        queue = self._queue
+        while queue and queue[0][0] <= until:
+            self.now, _, callback, args = heappop(queue)
+            self.events += 1
+            callback(*args)
+        self.now = until
+
+    def run_until_idle(self, limit: float) -> bool:
+        """Let happen whatever is due, to a limit in time; False if that was reached."""
+        queue = self._queue
+        while not self.is_idle:
+            if queue[0][0] > limit:
+                self.now = limit
+                return False
+            self.now, _, callback, args = heappop(queue)
+            self.events += 1
+            callback(*args)
+        return True

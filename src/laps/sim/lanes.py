@@ -1,0 +1,106 @@
+"""One direction of a cable: how long things take, what is lost, and what went by."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from laps.wire.peering import MessageType
+
+if TYPE_CHECKING:
+    from laps.sim.clock import Clock
+
+# What a lost chunk costs: QUIC takes a packet for lost after 9/8 of a round trip, and sends again.
+LOSS_RTTS: Final = 1.125
+LOSS_LEAST_S: Final = 0.001
+
+
+@dataclass(slots=True)
+class Conditions:
+    """What one direction of a cable does to what is sent."""
+
+    delay_s: float = 0.01
+    jitter_s: float = 0.0
+    "Up to this much more, by chance."
+    loss: float = 0.0
+    bytes_per_s: float = inf
+    split: float = 0.2
+    "How many of the writes are cut in two or more."
+    noise: float = 0.01
+    "How far a measured round trip lies from the true one."
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What was sent in one direction of a cable."""
+
+    control_messages: Counter[int] = field(default_factory=Counter)
+    "By message type."
+    control_bytes: int = 0
+    streams: int = 0
+    stream_bytes: int = 0
+    datagrams: int = 0
+    datagram_bytes: int = 0
+    copies: int = 0
+    "Objects carried, as far as they are traced."
+    retransmissions: int = 0
+    lost_datagrams: int = 0
+    dropped_streams: int = 0
+    last_control_at: float = 0.0
+    last_control: int = 0
+    "Its message type."
+
+
+class Lane:
+    """One direction of a cable."""
+
+    def __init__(self, clock: Clock, conditions: Conditions) -> None:
+        self.conditions = conditions
+        self.traffic = Traffic()
+        self._clock = clock
+        self._busy_until = 0.0
+
+    @property
+    def waiting_s(self) -> float:
+        """How long data sent now waits for what was sent before."""
+        return max(0.0, self._busy_until - self._clock.now)
+
+    def arrival(self, size: int, *, urgent: bool = False) -> float:
+        """When bytes sent now are there; what is urgent does not wait for the rest."""
+        conditions, now = self.conditions, self._clock.now
+        arrival = now + self.flight_s()
+        if conditions.bytes_per_s != inf:
+            sending_s = size / conditions.bytes_per_s
+            arrival += sending_s if urgent else sending_s + self.waiting_s
+            self._busy_until = max(self._busy_until, now) + sending_s
+        return arrival
+
+    def flight_s(self) -> float:
+        """How long a packet is under way this time."""
+        conditions = self.conditions
+        if not conditions.jitter_s:
+            return conditions.delay_s
+        return conditions.delay_s + conditions.jitter_s * self._clock.rng.random()
+
+    def loses(self) -> bool:
+        """Whether a packet is lost this time."""
+        loss = self.conditions.loss
+        return loss > 0 and self._clock.rng.random() < loss
+
+    def reliable_arrival(self, size: int, *, urgent: bool) -> float:
+        """When bytes sent now are there, sent again as often as they are lost."""
+        arrival = self.arrival(size, urgent=urgent)
+        while self.loses():
+            self.traffic.retransmissions += 1
+            arrival += LOSS_RTTS * 2 * self.conditions.delay_s + LOSS_LEAST_S
+        return arrival
+
+
+def message_name(number: int) -> str:
+    """A message type, as people call it; an extension's has a number only."""
+    try:
+        return MessageType(number).name
+    except ValueError:
+        return f"type {number}"

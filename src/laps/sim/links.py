@@ -1,0 +1,465 @@
+"""A simulated wire: what QUIC does between two relays, as far as they can tell.
+
+A cable joins two nodes and has a lane for each direction; QUIC connections run over it, each with
+an end at either node. Streams are reliable: a chunk that is lost comes a retransmission later, and
+holds back what follows on its own stream only. So streams overtake each other, and chunks of one
+stream never do. Datagrams are lost for good. Writes are cut at random places, and what waits
+behind a loss arrives as one piece.
+
+A cable that is cut tells nobody: what is sent waits, as QUIC would send it again, until the cable
+heals or each end gives up on its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Final, Protocol
+
+from laps.infobase.nodes import SessionId
+from laps.sim.lanes import Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from laps.sim.clock import Clock
+    from laps.sim.lanes import Conditions
+    from laps.types import NodeId, PeerMode
+
+# How long an answer to a probe may take beyond the round trip, as in `net`.
+PROBE_S: Final = 1.0
+
+# Short against QUIC's usual 30 s, so that a run of a minute sees many silent deaths.
+IDLE_TIMEOUT_S: Final = 5.0
+# The two ends of a dead connection notice it up to this far apart.
+IDLE_SPREAD_S: Final = 0.3
+
+# More data than this waiting for a narrow cable is dropped, as an egress queue would.
+QUEUE_S: Final = 1.0
+
+# As on a path of the usual MTU.
+DATAGRAM_BYTES: Final = 1200
+
+# As net resets what it drops.
+DROPPED: Final = 0
+
+# QUIC's smoothing of round trip times.
+SRTT_GAIN: Final = 0.125
+
+_HEADER_BYTES: Final = 7
+
+
+class Host(Protocol):
+    """The node at one end of a link: it is told what arrives there."""
+
+    node_id: NodeId
+    passed: frozenset[NodeId]
+    "The nodes that what it deals with now has passed, itself included: what it sends has too."
+
+    @property
+    def is_up(self) -> bool:
+        """Whether anybody answers there."""
+
+    def next_link_id(self) -> SessionId:
+        """An id larger than those before."""
+
+    def link_opened(self, link: LinkEnd) -> None:
+        """The handshake is over."""
+
+    def link_data(self, link: LinkEnd, stream_id: int, data: bytes, fin: bool) -> None:
+        """Bytes of a stream, after those before."""
+
+    def link_datagram(self, link: LinkEnd, data: bytes) -> None:
+        """A datagram."""
+
+    def link_reset(self, link: LinkEnd, stream_id: int, code: int) -> None:
+        """The peer gave a stream up."""
+
+    def link_closed(self, link: LinkEnd, reason: str) -> None:
+        """The connection is over, once and whoever ended it."""
+
+
+class Cable:
+    """The way between two nodes; lane 0 leads from its first node to its second."""
+
+    def __init__(
+        self, clock: Clock, there: Conditions, back: Conditions, *, extended: float = 0.0
+    ) -> None:
+        """`extended` is the share of connections that agree on `laps-x1`."""
+        self.clock = clock
+        self._extended = extended
+        self.lanes = (Lane(clock, there), Lane(clock, back))
+        self.is_cut = False
+        self.ends: list[LinkEnd] = []
+        "Of the connections that are not yet forgotten on both sides."
+        self._cuts = 0
+
+    @property
+    def rtt_s(self) -> float:
+        """A round trip without chance or queue."""
+        return sum(lane.conditions.delay_s for lane in self.lanes)
+
+    def cut(self) -> None:
+        """Lose everything from now on, without a word to anybody."""
+        self.is_cut = True
+        self._cuts += 1
+        cuts = self._cuts
+        for end in self.ends:
+            end.give_up_later(lambda: self.is_cut and self._cuts == cuts)
+
+    def heal(self) -> None:
+        """Carry again; what waited is sent again, unless its connection is over."""
+        self.is_cut = False
+        for end in list(self.ends):
+            end.resume()
+
+    def connect(self, side: int, hosts: tuple[Host, Host], mode: PeerMode) -> LinkEnd:
+        """A connection whose handshake is over at `side`, and at the other side a flight later."""
+        near = LinkEnd(self, self.lanes[side], hosts[side], mode, dialled=True)
+        far = LinkEnd(self, self.lanes[1 - side], hosts[1 - side], mode, dialled=False)
+        near.other, far.other = far, near
+        if self._extended:
+            near.extended = far.extended = self.clock.rng.random() < self._extended
+        self.ends += (near, far)
+        near.open(self.clock.now)
+        far.open(self.clock.now + self.lanes[side].flight_s())
+        return near
+
+    def forget(self, end: LinkEnd) -> None:
+        """Drop a connection that is over on both sides."""
+        if end.is_over and end.other.is_over and end in self.ends:
+            self.ends.remove(end)
+            self.ends.remove(end.other)
+
+
+class Outgoing:
+    """The sending half of a stream."""
+
+    __slots__ = (
+        "_link",
+        "_passed",
+        "_tail",
+        "_ttl_s",
+        "is_gone",
+        "over",
+        "ready_at",
+        "stream_id",
+        "urgent",
+    )
+
+    def __init__(self, link: LinkEnd, stream_id: int, ttl_s: float, *, urgent: bool) -> None:
+        self.over = False
+        self.stream_id = stream_id
+        self.urgent = urgent
+        self.is_gone = False
+        "The receiver heard of its reset: what is still under way is lost."
+        self.ready_at = 0.0
+        "When the last chunk so far can be read."
+        self._passed = link.host.passed
+        self._ttl_s = ttl_s
+        self._link = link
+        self._tail: _Chunk | None = None
+
+    def write(self, data: bytes | memoryview) -> bool:
+        """As `OutStream`."""
+        return self._send(bytes(data), fin=False)
+
+    def finish(self, data: bytes | memoryview = b"") -> bool:
+        """As `OutStream`."""
+        return self._send(bytes(data), fin=True)
+
+    def reset(self, code: int) -> None:
+        """As `OutStream`."""
+        if self.over:
+            return
+        self._end()
+        self._link.transmit_frame(self._receive_reset, code)
+
+    def _send(self, data: bytes, *, fin: bool) -> bool:
+        link = self._link
+        if self.over or not link.is_open:
+            self.over = True
+            return False
+        if not self.urgent:
+            link.lane.traffic.stream_bytes += len(data)
+            if link.lane.waiting_s > min(self._ttl_s, QUEUE_S):
+                link.lane.traffic.dropped_streams += 1
+                self.reset(DROPPED)
+                return False
+        if fin:
+            self._end()
+        pieces = link.cut(data)
+        for index, piece in enumerate(pieces):
+            last = index == len(pieces) - 1
+            link.transmit(self, piece, fin=fin and last, apart=index > 0)
+        return True
+
+    def arrive(self, data: bytes, *, fin: bool, apart: bool) -> None:
+        """Put a chunk on its way, to be read no earlier than those before."""
+        link = self._link
+        clock = link.cable.clock
+        arrival = link.lane.reliable_arrival(len(data), urgent=self.urgent)
+        arrival = max(arrival, link.other.opened_at)
+        tail = self._tail
+        if tail is not None and not tail.is_read and not apart and arrival <= self.ready_at:
+            tail.parts.append(data)
+            tail.fin = fin
+            return
+        self.ready_at = max(self.ready_at, arrival)
+        self._tail = chunk = _Chunk([data], fin)
+        clock.at(self.ready_at, self._read, chunk)
+
+    def _read(self, chunk: _Chunk) -> None:
+        chunk.is_read = True
+        other = self._link.other
+        if other.is_open and not self.is_gone:
+            parts = chunk.parts
+            data = parts[0] if len(parts) == 1 else b"".join(parts)
+            other.passed = self._passed
+            other.host.link_data(other, self.stream_id, data, chunk.fin)
+
+    def _receive_reset(self, code: int) -> None:
+        self.is_gone = True
+        other = self._link.other
+        other.host.link_reset(other, self.stream_id, code)
+
+    def _end(self) -> None:
+        self.over = True
+        self._link.outgoing.pop(self.stream_id, None)
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """Bytes of a stream that become readable at one moment."""
+
+    parts: list[bytes]
+    fin: bool
+    is_read: bool = False
+
+
+class LinkEnd:
+    """One end of a connection, as a relay sees it."""
+
+    other: LinkEnd
+
+    def __init__(
+        self, cable: Cable, lane: Lane, host: Host, mode: PeerMode, *, dialled: bool
+    ) -> None:
+        self.id = SessionId(0)
+        self.opened_at = 0.0
+        self.dialled = dialled
+        self.extended = False
+        self.mode = mode
+        self.host = host
+        self.cable = cable
+        self.lane = lane
+        "The one that leads away from here."
+        self.is_open = False
+        self.is_over = False
+        self.passed: frozenset[NodeId] = frozenset()
+        "The nodes that what arrives now has passed."
+        self.outgoing: dict[int, Outgoing] = {}
+        self.on_close: Callable[[], None] | None = None
+        "Told after the relay is."
+        self._held: list[Callable[[], None]] = []
+        self._streams = [0, 0]
+        self._srtt_s = 0.0
+        self.measure()
+
+    # -- as `Link` -------------------------------------------------------------------------------
+
+    @property
+    def srtt_us(self) -> int:
+        """As `Link`."""
+        return round(self._srtt_s * 1e6)
+
+    def open_control(self) -> int:
+        """As `Link`."""
+        return self._open(unidirectional=False).stream_id
+
+    def send_control(self, stream_id: int, data: bytes) -> None:
+        """As `Link`."""
+        stream = self.outgoing.get(stream_id)
+        if stream is None:
+            # The other half of a stream that the peer opened.
+            stream = self.outgoing[stream_id] = Outgoing(self, stream_id, inf, urgent=True)
+        if stream.write(data):
+            self._count_control(data)
+
+    def open_stream(self, priority: int, ttl_us: int) -> Outgoing:
+        """As `Link`; a simulated wire sends in the order of writing, whatever the priority."""
+        self.lane.traffic.streams += 1
+        return self._open(unidirectional=True, ttl_s=ttl_us / 1e6 if ttl_us else inf)
+
+    def send_datagram(self, data: bytes, priority: int) -> None:
+        """As `Link`."""
+        lane, traffic = self.lane, self.lane.traffic
+        if not self.is_open:
+            return
+        traffic.datagrams += 1
+        traffic.datagram_bytes += len(data)
+        too_large = len(data) > DATAGRAM_BYTES
+        if too_large or self.cable.is_cut or lane.waiting_s > QUEUE_S or lane.loses():
+            traffic.lost_datagrams += 1
+            return
+        arrival = max(lane.arrival(len(data)), self.other.opened_at)
+        self.cable.clock.at(arrival, self._receive_datagram, data, self.host.passed)
+
+    def end_stream(self, stream_id: int, code: int) -> None:
+        """As `Link`."""
+        if (stream := self.outgoing.get(stream_id)) is not None:
+            stream.reset(code)
+        opened_here = stream_id & 1 != self.dialled
+        if not (stream_id & 2 and opened_here):
+            self.transmit_frame(self._receive_stop, stream_id, code)
+
+    def probe(self) -> None:
+        """As `Link`; only who is gone, or behind a cut, gives no answer."""
+
+        def check() -> None:
+            if self.is_open and (self.cable.is_cut or self.other.is_over):
+                self.end("no answer to a probe")
+
+        self.cable.clock.after(PROBE_S + 2 * self.cable.rtt_s, check)
+
+    def close(self, code: int, reason: str) -> None:
+        """As `Link`."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        clock, other = self.cable.clock, self.other
+        clock.after(0, self._over, f"we closed it with {code}: {reason}")
+        if not self.cable.is_cut:
+            arrival = max(clock.now + self.lane.flight_s(), other.opened_at)
+            clock.at(arrival, other.end, f"the peer closed it with {code}: {reason}")
+
+    # -- how it begins and ends ------------------------------------------------------------------
+
+    def open(self, time: float) -> None:
+        """Tell the node of this link when its handshake is over."""
+        self.opened_at = time
+        self.cable.clock.at(time, self._opened)
+
+    def _opened(self) -> None:
+        if not self.is_over:
+            self.id = self.host.next_link_id()
+            self.is_open = True
+            self.host.link_opened(self)
+
+    def end(self, reason: str) -> None:
+        """The connection is over, by what came from outside."""
+        self.is_open = False
+        self._over(reason)
+
+    def vanish(self, *, noticed: bool) -> None:
+        """The node crashed: nobody here is told, and the peer at once or after silence."""
+        self.is_open = False
+        self.is_over = True
+        clock, other = self.cable.clock, self.other
+        if noticed:
+            clock.at(clock.now + self.lane.flight_s(), other.end, "the peer knows it no more")
+        else:
+            other.give_up_later(lambda: True)
+        self.cable.forget(self)
+
+    def give_up_later(self, still: Callable[[], bool]) -> None:
+        """End after the idle timeout, if the silence lasts."""
+
+        def give_up() -> None:
+            if still():
+                self.end(f"nothing was heard for {IDLE_TIMEOUT_S:g} s")
+
+        clock = self.cable.clock
+        clock.after(IDLE_TIMEOUT_S + IDLE_SPREAD_S * clock.rng.random(), give_up)
+
+    def resume(self) -> None:
+        """The cable carries again: send what waited, or learn that nobody is there any more."""
+        held, self._held = self._held, []
+        if self.is_open:
+            for frame in held:
+                frame()
+        if self.other.is_over and not self.is_over:
+            clock = self.cable.clock
+            clock.after(self.cable.rtt_s, self.end, "the peer knows it no more")
+
+    def _over(self, reason: str) -> None:
+        if self.is_over:
+            return
+        self.is_over = True
+        for stream in self.outgoing.values():
+            stream.over = True
+        self.outgoing.clear()
+        self.host.link_closed(self, reason)
+        if self.on_close is not None:
+            self.on_close()
+        self.cable.forget(self)
+
+    # -- what goes over it -----------------------------------------------------------------------
+
+    def measure(self) -> bool:
+        """Take a sample of the round trip time; whether that changed anything."""
+        noise = self.lane.conditions.noise
+        before = self._srtt_s
+        sample = self.cable.rtt_s
+        if noise:
+            sample *= 1 + self.cable.clock.rng.uniform(-noise, noise)
+        self._srtt_s = before + SRTT_GAIN * (sample - before) if before else sample
+        return self._srtt_s != before
+
+    def cut(self, data: bytes) -> list[bytes]:
+        """The pieces in which a write arrives."""
+        rng = self.cable.clock.rng
+        if len(data) < 2 or rng.random() >= self.lane.conditions.split:
+            return [data]
+        places = sorted({rng.randrange(1, len(data)) for _ in range(rng.randint(1, 3))})
+        return [data[i:j] for i, j in zip([0, *places], [*places, len(data)], strict=True)]
+
+    def transmit(self, stream: Outgoing, data: bytes, *, fin: bool, apart: bool) -> None:
+        """Send a chunk, when the cable carries."""
+        if self.cable.is_cut:
+            self._held.append(lambda: stream.arrive(data, fin=fin, apart=apart))
+        else:
+            stream.arrive(data, fin=fin, apart=apart)
+
+    def transmit_frame(self, receive: Callable[..., None], *args: object) -> None:
+        """Have something received at the other end that is reliable and in no order."""
+        if not self.is_open:
+            return
+        if self.cable.is_cut:
+            self._held.append(lambda: self.transmit_frame(receive, *args))
+            return
+
+        def arrive() -> None:
+            if self.other.is_open:
+                receive(*args)
+
+        arrival = max(self.lane.reliable_arrival(0, urgent=True), self.other.opened_at)
+        self.cable.clock.at(arrival, arrive)
+
+    def _open(self, *, unidirectional: bool, ttl_s: float = inf) -> Outgoing:
+        number = self._streams[unidirectional]
+        self._streams[unidirectional] += 1
+        # RFC 9000 section 2.1: bit 0 says who opened it, bit 1 whether it goes one way only.
+        stream_id = number << 2 | unidirectional << 1 | (not self.dialled)
+        stream = Outgoing(self, stream_id, ttl_s, urgent=not unidirectional)
+        self.outgoing[stream_id] = stream
+        return stream
+
+    def _receive_datagram(self, data: bytes, passed: frozenset[NodeId]) -> None:
+        if self.other.is_open:
+            self.other.passed = passed
+            self.other.host.link_datagram(self.other, data)
+
+    def _receive_stop(self, stream_id: int, code: int) -> None:
+        if (stream := self.other.outgoing.get(stream_id)) is not None:
+            stream.reset(code)  # as QUIC answers by itself
+
+    def _count_control(self, data: bytes) -> None:
+        traffic = self.lane.traffic
+        traffic.control_bytes += len(data)
+        traffic.last_control_at = self.cable.clock.now
+        offset = 0
+        while offset + _HEADER_BYTES <= len(data):
+            traffic.last_control = int.from_bytes(data[offset + 1 : offset + 3])
+            traffic.control_messages[traffic.last_control] += 1
+            offset += _HEADER_BYTES + int.from_bytes(data[offset + 3 : offset + 7])

@@ -1,0 +1,227 @@
+"""A node of a simulated network: a relay while it is up, its links, its clients, its timer."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from laps.errors import RemoteProtocolError
+from laps.infobase.nodes import SessionId
+from laps.relay.relay import Relay
+from laps.relay.roles import RULES, Role
+from laps.sim.clients import RETURN_S, Publisher, Subscriber
+from laps.types import NodeId, NodeInfo, format_node_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from laps.relay.settings import RelaySettings
+    from laps.sim.clock import Clock
+    from laps.sim.dialling import Dialler
+    from laps.sim.links import Cable, LinkEnd
+    from laps.sim.topology import Node
+    from laps.sim.trace import Trace
+
+# The time of day when a clock stands at 0: any will do, as long as it is the same.
+EPOCH: Final = 1_700_000_000
+
+# A relay that is stopped has this long to say goodbye.
+DRAIN_S: Final = 1.0
+
+# A relay that wants to be called this often at one moment would never stop.
+MOST_TICKS_AT_ONCE: Final = 100
+
+
+class SimNode:
+    """One node; `relay` is None while it is down."""
+
+    def __init__(
+        self,
+        spec: Node,
+        clock: Clock,
+        settings: RelaySettings,
+        trace: Trace,
+        changed: Callable[[], None],
+    ) -> None:
+        self.spec = spec
+        self.node_id: NodeId = spec.id
+        self.role = Role(spec.type)
+        self.passed = frozenset({spec.id})
+        self.clock = clock
+        self.relay: Relay | None = None
+        self.cables: list[Cable] = []
+        self.diallers: list[Dialler] = []
+        self.publishers: list[Publisher] = []
+        self.subscribers: list[Subscriber] = []
+        self.links: dict[SessionId, LinkEnd] = {}
+        self.violations: list[str] = []
+        self.closes: list[str] = []
+        "Why each of its links ended."
+        self._settings = settings
+        self._trace = trace
+        self._changed = changed
+        self._is_stopping = False
+        self._last_link = 0
+        self._tick_at: float | None = None
+        self._ticks: tuple[float, int] = (0.0, 0)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether its relay runs, and answers who dials it."""
+        return self.relay is not None and not self._is_stopping
+
+    @property
+    def name(self) -> str:
+        """Its id, for people."""
+        return format_node_id(self.node_id)
+
+    @property
+    def clients(self) -> list[Publisher | Subscriber]:
+        """The applications that belong here."""
+        return [*self.publishers, *self.subscribers]
+
+    # -- up and down -----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Run a relay that knows nothing yet; its clients come a moment later."""
+        spec = self.spec
+        info = NodeInfo(
+            id=spec.id,
+            type=RULES[self.role].node_type,
+            contact=self.name,
+            longitude=spec.longitude,
+            latitude=spec.latitude,
+        )
+        self.relay = Relay(info, self.role, self._settings, EPOCH)
+        self._tick_at = None
+        self._is_stopping = False
+        self._changed()
+        self.touched()
+        for dialler in self.diallers:
+            dialler.start()
+        self.clock.after(RETURN_S, self._bring_clients)
+
+    def crash(self, *, noticed: bool) -> None:
+        """Stop without a word; peers notice at once, or when they have heard nothing for long."""
+        self._halt()
+        for cable in self.cables:
+            for end in list(cable.ends):
+                if end.host is self and not end.is_over:
+                    self._trace.closed(end)
+                    end.vanish(noticed=noticed)
+
+    def stop(self) -> None:
+        """Stop as an operator stops a relay: it says goodbye first."""
+        if self.relay is None:
+            return
+        self._is_stopping = True
+        for dialler in self.diallers:
+            dialler.stop()
+        self.relay.drain(self.clock.now)
+        self.touched()
+        self.clock.after(DRAIN_S, self._exit, self.relay)
+
+    def _exit(self, relay: Relay) -> None:
+        if self.relay is relay:
+            self.crash(noticed=True)
+
+    def _halt(self) -> None:
+        self.relay = None
+        self.links.clear()
+        self._changed()
+        for dialler in self.diallers:
+            dialler.stop()
+        for client in self.clients:
+            client.lost()
+
+    def _bring_clients(self) -> None:
+        for client in self.clients:
+            client.attach()
+
+    # -- as `Host` -------------------------------------------------------------------------------
+
+    def next_link_id(self) -> SessionId:
+        """As `Host`."""
+        self._last_link += 1
+        return SessionId(self._last_link)
+
+    def link_opened(self, link: LinkEnd) -> None:
+        """As `Host`."""
+        self.links[link.id] = link
+        self._changed()
+        if self.relay is not None:
+            now = self.clock.now
+            self._call(link, partial(self.relay.link_opened, link, now, link.mode))
+
+    def link_data(self, link: LinkEnd, stream_id: int, data: bytes, fin: bool) -> None:
+        """As `Host`."""
+        if self.relay is None:
+            return
+        now = self.clock.now
+        if stream_id & 2:
+            self._trace.data(link, self.node_id, stream_id, data, fin, now)
+            self.passed |= link.passed
+        self._call(link, partial(self.relay.link_data, link, stream_id, data, fin, now))
+
+    def link_datagram(self, link: LinkEnd, data: bytes) -> None:
+        """As `Host`."""
+        if self.relay is not None:
+            self._trace.datagram(link, self.node_id, data, self.clock.now)
+            self.passed |= link.passed
+            self._call(link, partial(self.relay.link_datagram, link, data, self.clock.now))
+
+    def link_reset(self, link: LinkEnd, stream_id: int, code: int) -> None:
+        """As `Host`."""
+        if self.relay is not None:
+            self._trace.reset(link, stream_id)
+            self._call(link, partial(self.relay.link_reset, link, stream_id, code, self.clock.now))
+
+    def link_closed(self, link: LinkEnd, reason: str) -> None:
+        """As `Host`."""
+        self._trace.closed(link)
+        self.closes.append(f"{self.clock.now:.3f} {reason}")
+        # A link that was never opened is not known to the relay.
+        if self.links.pop(link.id, None) is not None and self.relay is not None:
+            self._changed()
+            self._call(link, partial(self.relay.link_closed, link, self.clock.now))
+
+    def measure(self) -> None:
+        """Take the round trip times of now."""
+        for link in list(self.links.values()):
+            if link.measure() and self.relay is not None:
+                self.relay.link_srtt(link, self.clock.now)
+        self.touched()
+
+    def _call(self, link: LinkEnd, call: Callable[[], None]) -> None:
+        """Have the relay take something; a peer that broke the protocol is closed, as net does."""
+        try:
+            call()
+        except RemoteProtocolError as error:
+            # Every relay here is ours: one of them is wrong.
+            self.violations.append(f"{self.clock.now:.3f} {self.name}: {error!r}")
+            link.close(error.code, str(error))
+        self.passed = frozenset({self.node_id})
+        self.touched()
+
+    # -- its timer -------------------------------------------------------------------------------
+
+    def touched(self) -> None:
+        """As `Place`."""
+        if self.relay is None:
+            return
+        deadline = self.relay.deadline()
+        if deadline is None or (self._tick_at is not None and self._tick_at <= deadline):
+            return
+        self._tick_at = max(deadline, self.clock.now)
+        self.clock.at(self._tick_at, self._tick, self.relay, self._tick_at)
+
+    def _tick(self, relay: Relay, due: float) -> None:
+        if self.relay is not relay or self._tick_at != due:
+            return
+        self._tick_at = None
+        at, times = self._ticks
+        self._ticks = (due, times + 1 if at == due else 1)
+        if self._ticks[1] > MOST_TICKS_AT_ONCE:
+            raise RuntimeError(f"{self.name} wants to be called at {due:.6f} over and over")
+        relay.tick(due)
+        self.touched()

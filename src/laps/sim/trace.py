@@ -1,0 +1,131 @@
+"""Follows every object from node to node, by reading what the links carry.
+
+A relay is not asked: what arrives at a node is read beside it, and what a relay sends while it
+deals with something has passed the same nodes. So the way of an object is known even where a relay
+is wrong about it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from laps.errors import RemoteProtocolError
+from laps.sim.clients import ObjectId, SubgroupReader, read_datagram
+from laps.types import format_node_id
+from laps.wire.objects import (
+    DataStreamDecoder,
+    ExistingStreamHeader,
+    NewStreamHeader,
+    decode_datagram,
+)
+
+if TYPE_CHECKING:
+    from laps.sim.links import LinkEnd
+    from laps.types import NodeId
+
+
+@dataclass(slots=True)
+class _Stream:
+    decoder: DataStreamDecoder = field(default_factory=DataStreamDecoder)
+    reader: SubgroupReader = field(default_factory=SubgroupReader)
+    track: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """An object that came back to a node."""
+
+    made: ObjectId
+    node_id: NodeId
+    passed: frozenset[NodeId]
+    lasted_s: float
+    "Since it was seen there first, or anywhere if it began there."
+
+    def __str__(self) -> str:
+        way = " ".join(format_node_id(node_id) for node_id in sorted(self.passed))
+        node = format_node_id(self.node_id)
+        return f"{self.made} came back to {node} after {self.lasted_s:.3f} s by way of {way}"
+
+
+@dataclass(slots=True)
+class Trail:
+    """The way of one object."""
+
+    began: float
+    reached: dict[NodeId, float] = field(default_factory=dict)
+    hops: list[tuple[NodeId, NodeId]] = field(default_factory=list)
+    "From and to, in the order of arrival."
+
+    @property
+    def ends(self) -> list[NodeId]:
+        """The nodes that sent it no further."""
+        senders = {sender for sender, _ in self.hops}
+        return [to for _, to in self.hops if to not in senders]
+
+
+class Trace:
+    """The ways of all objects."""
+
+    def __init__(self) -> None:
+        self.trails: dict[ObjectId, Trail] = {}
+        self.loops: list[Loop] = []
+        self.repeats: list[tuple[ObjectId, NodeId]] = []
+        "Objects that came to a node by two ways."
+        self.violations: list[str] = []
+        self._streams: dict[LinkEnd, dict[int, _Stream]] = {}
+
+    def data(
+        self, link: LinkEnd, to: NodeId, stream_id: int, data: bytes, fin: bool, now: float
+    ) -> None:
+        """Bytes of a data stream arrive."""
+        streams = self._streams.setdefault(link, {})
+        stream = streams.get(stream_id)
+        if stream is None:
+            stream = streams[stream_id] = _Stream()
+        try:
+            for event in stream.decoder.feed(data) if data else ():
+                if isinstance(event, NewStreamHeader):
+                    stream.track = event.full_name_hash
+                elif not isinstance(event, ExistingStreamHeader):
+                    for publisher, group, number in stream.reader.read(event):
+                        made = ObjectId(publisher, stream.track, group, number, False)
+                        self._arrived(link, to, made, now)
+        except (RemoteProtocolError, ValueError) as error:
+            self.violations.append(f"to {format_node_id(to)}: {error}")
+            streams[stream_id] = _Stream()
+        if fin:
+            streams.pop(stream_id, None)
+
+    def datagram(self, link: LinkEnd, to: NodeId, data: bytes, now: float) -> None:
+        """A datagram arrives."""
+        try:
+            header, payload = decode_datagram(data)
+        except RemoteProtocolError as error:
+            self.violations.append(f"to {format_node_id(to)}: {error}")
+            return
+        if (found := read_datagram(bytes(payload))) is not None:
+            publisher, group, number = found
+            made = ObjectId(publisher, header.full_name_hash, group, number, True)
+            self._arrived(link, to, made, now)
+
+    def reset(self, link: LinkEnd, stream_id: int) -> None:
+        """A stream was given up."""
+        self._streams.get(link, {}).pop(stream_id, None)
+
+    def closed(self, link: LinkEnd) -> None:
+        """A link is over."""
+        self._streams.pop(link, None)
+
+    def _arrived(self, link: LinkEnd, to: NodeId, made: ObjectId, now: float) -> None:
+        link.other.lane.traffic.copies += 1
+        trail = self.trails.get(made)
+        if trail is None:
+            trail = self.trails[made] = Trail(now)
+        if to in link.passed:
+            first = trail.reached.get(to, trail.began)
+            self.loops.append(Loop(made, to, link.passed, now - first))
+        elif to in trail.reached:
+            self.repeats.append((made, to))
+        trail.reached.setdefault(to, now)
+        trail.hops.append((link.other.host.node_id, to))

@@ -1,0 +1,218 @@
+"""Whole networks under seeds: they converge, deliver, and hold what `laps.sim.invariants` says."""
+
+from __future__ import annotations
+
+import gc
+from random import Random
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from laps.sim import generators
+from laps.sim.faults import random_faults
+from laps.sim.invariants import (
+    check_always,
+    check_delivery,
+    check_empty,
+    check_no_clients,
+    check_paths,
+    check_subscribes,
+)
+from laps.sim.network import Network, NotSettled
+from laps.sim.report import run
+from laps.sim.topology import topology_from_mapping
+from laps.types import parse_node_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from laps.sim.topology import Publisher, Topology
+
+NODES, FAULTS = 30, 8
+
+
+def check_rest(network: Network) -> list[str]:
+    """Come to rest, publish for a while, and look at everything."""
+    network.settle()
+    found = [*check_always(network), *check_paths(network), *check_subscribes(network)]
+    since = network.now
+    network.run(3.0)
+    until = since + 2.0
+    network.run(2.0)
+    return found + check_delivery(network, since, until) + check_always(network)
+
+
+def check_end(network: Network) -> list[str]:
+    """Everybody leaves, the clients first."""
+    network.dismiss_clients()
+    network.settle()
+    found = check_no_clients(network)
+    network.part()
+    network.settle()
+    return found + check_empty(network)
+
+
+def some_datagrams(publisher: Publisher) -> Publisher:
+    return msgspec.structs.replace(publisher, datagrams=0.3)
+
+
+def disturb(seed: int) -> Network:
+    """A random network to which random things happen; some or all of it speaks the extensions."""
+    topology = generators.with_clients(
+        generators.random(NODES, seed), 4, 12, seed, change=some_datagrams
+    )
+    network = Network(topology, seed, extended=(0.0, 0.5, 1.0)[seed % 3])
+    network.settle()
+    start = network.now
+    for fault in random_faults(topology, FAULTS, Random(seed)):
+        network.run(max(0.0, start + fault.at_s - network.now))
+        fault.strike(network)
+    return network
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_network_survives_what_happens_to_it(seed: int) -> None:
+    network = disturb(seed)
+    assert check_rest(network) == []
+    assert check_end(network) == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(25, 525))
+def test_many_networks_survive_what_happens_to_them(seed: int) -> None:
+    network = disturb(seed)
+    assert check_rest(network) == []
+    assert check_end(network) == []
+
+
+def test_a_seed_replays_event_by_event() -> None:
+    first, second = disturb(3), disturb(3)
+    for network in (first, second):
+        network.settle()
+    assert first.clock.events == second.clock.events
+    assert first.now == second.now
+    assert [s.got for s in first.subscribers] == [s.got for s in second.subscribers]
+    assert [t for _, _, t in first.traffic()] == [t for _, _, t in second.traffic()]
+
+
+def converge(topology: Topology) -> Network:
+    """Bring a large network up, and say what that took."""
+    network = Network(topology, seed=1, split=0.0, noise=0.0)
+    network.settle(limit_s=300.0)
+    return network
+
+
+def say(network: Network, capsys: pytest.CaptureFixture[str]) -> None:
+    (start,) = network.disturbances
+    messages = network.control_messages
+    with capsys.disabled():
+        print(  # noqa: T201 - the figure is what it is run for
+            f"\n{len(network.nodes)} nodes, {len(network.cables)} links: {messages} messages,"
+            f" {start.convergence_s:.1f} s virtual time"
+        )
+
+
+def test_a_hundred_nodes_converge() -> None:
+    topology = generators.with_clients(generators.regions(5, 18, 10), 5, 40, seed=1)
+    network = converge(topology)
+    assert check_rest(network) == []
+    assert network.disturbances[0].convergence_s < 20
+    assert check_end(network) == []
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Millions of objects live to the end: to look through them again and again takes minutes."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("no_collector")
+def test_a_thousand_nodes_converge(capsys: pytest.CaptureFixture[str]) -> None:
+    topology = generators.with_clients(generators.regions(30, 30, 100), 20, 200, seed=1)
+    network = converge(topology)
+    say(network, capsys)
+    since = network.now
+    network.run(4.0)
+    assert check_always(network) == []
+    assert check_subscribes(network) == []
+    assert check_delivery(network, since, since + 2.0) == []
+
+
+def test_what_keeps_a_network_from_resting_is_named() -> None:
+    network = Network(generators.ring(3), seed=1)
+    with pytest.raises(NotSettled, match=r"after 0\.5 s at .*: 1:1-1:2: control messages"):
+        network.settle(limit_s=0.5)
+
+
+def test_a_crash_that_peers_notice_is_dealt_with_sooner() -> None:
+    topology = generators.with_clients(generators.ring(6), 2, 4, seed=1)
+    node_id = parse_node_id("1:3")
+    took = []
+    for noticed in (True, False):
+        network = Network(topology, seed=1)
+        network.settle()
+        network.crash(node_id, noticed=noticed)
+        took.append(network.settle())
+    assert took[0] + 4 < took[1] < 20
+
+
+def diamond(publisher: str, *subscribers: str) -> Topology:
+    """Two vias between edges, the first a little nearer."""
+    return topology_from_mapping(
+        {
+            "nodes": [
+                {"id": publisher},
+                {"id": "2:1", "type": "via", "reflect": True},
+                {"id": "2:2", "type": "via", "reflect": True},
+                *({"id": subscriber} for subscriber in subscribers),
+            ],
+            "links": [
+                {"a": edge, "b": via, "delay_ms": delay_ms, "jitter_ms": 8}
+                for edge in (publisher, *subscribers)
+                for via, delay_ms in (("2:1", 20), ("2:2", 25))
+            ],
+            "publishers": [
+                {
+                    "node": publisher,
+                    "namespace": ["demo"],
+                    "objects_per_s": 50,
+                    "objects_per_group": 4,
+                }
+            ],
+            "subscribers": [
+                {"node": subscriber, "namespace": ["demo"]} for subscriber in subscribers
+            ],
+        },
+        "diamond",
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_path_that_changes_loses_nothing_and_repeats_nothing(seed: int) -> None:
+    network = Network(diamond("1:1", "3:1", "3:2"), seed)
+    network.settle()
+    since = network.now
+    via, edge = parse_node_id("2:1"), parse_node_id("3:1")
+    ways = set()
+    for delay_s in (0.06, 0.01, 0.07, 0.01):
+        network.set_delay(via, edge, delay_s)
+        network.run(15.0)
+        relay = network.nodes[parse_node_id("1:1")].relay
+        assert relay is not None
+        choice = relay.nodes.data_choice(edge)
+        assert choice is not None
+        ways.add(choice.path.peer_id)
+    assert len(ways) == 2
+    assert check_delivery(network, since, network.now - 1.0) == []
+    assert check_always(network) == []
+
+
+@pytest.mark.parametrize("faults", ["stop:2:1@1,restart:2:1@8", "crash:2:1@1,restart:2:1@8"])
+def test_the_other_via_takes_over_and_nothing_comes_twice(faults: str) -> None:
+    report = run(diamond("1:1", "3:1", "3:2"), seed=1, faults=faults, seconds=20)
+    assert report.violations == ()
+    assert report.delivered > 0.6 * report.wanted
