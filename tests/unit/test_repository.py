@@ -10,6 +10,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from laps.config import Config, load_config, override
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -146,3 +148,14 @@ def test_every_test_that_a_document_names_exists() -> None:
     for page in PAGES:
         for name in re.findall(r"`(test_\w+)`", page.read_text()):
             assert name in known, f"{page.name} names {name}"
+
+
+def test_the_example_configuration_has_every_key_and_is_what_a_relay_does_without_one() -> None:
+    config = load_config(ROOT / "examples" / "relay.toml")
+    written = tomllib.loads((ROOT / "examples" / "relay.toml").read_text())
+    default = Config()
+    for section in Config.__struct_fields__:
+        keys = set(getattr(default, section).__struct_fields__)
+        left_out = {"certificate", "key", "self_signed"} if section == "tls" else set()
+        assert set(written[section]) == keys - left_out
+    assert config == override(default, {"node.id": "1.2:1234"}, "test")

@@ -503,15 +503,16 @@ class Relay:
     def _receive(self, peer_link: PeerLink, peer: Peer, message: Message, now: float) -> None:
         link_id = peer_link.link.id
         takes_data = self.rules.carries_data and peer_link.receives_data
+        takes_control = peer_link.has_control
         match message:
-            case NodeInfoAdv(info) if not peer.is_stub:
+            case NodeInfoAdv(info) if takes_control and not peer.is_stub:
                 self._node_said(peer, peer_link, info, added=True, now=now)
-            case NodeInfoWd(info) if not peer.is_stub:
+            case NodeInfoWd(info) if takes_control and not peer.is_stub:
                 self._node_said(peer, peer_link, info, added=False, now=now)
-            case SubscribeInfoAdv(info):
+            case SubscribeInfoAdv(info) if takes_control:
                 stub = self._stubs.get(link_id)
                 self._subscriptions.receive(peer_link, peer, info, stub, added=True, now=now)
-            case SubscribeInfoWd(info):
+            case SubscribeInfoWd(info) if takes_control:
                 stub = self._stubs.get(link_id)
                 self._subscriptions.receive(peer_link, peer, info, stub, added=False, now=now)
             case AnnounceInfoAdv(announce) if (stub := self._stubs.get(link_id)) is not None:

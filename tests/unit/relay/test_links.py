@@ -8,7 +8,16 @@ import pytest
 
 from laps.errors import CloseCode
 from laps.relay.roles import Role
-from laps.types import DataDirection, NodeId, NodeType, PeerMode, SnsId
+from laps.types import (
+    DataDirection,
+    NodeId,
+    NodeInfo,
+    NodePathItem,
+    NodeType,
+    PeerMode,
+    SnsId,
+    parse_node_id,
+)
 from laps.wire.control import encode
 from laps.wire.objects import encode_datagram_header, encode_new_stream_header
 from laps.wire.peering import (
@@ -346,6 +355,17 @@ def test_a_data_link_says_nothing_of_nodes_and_subscribes() -> None:
     assert len(wire.here.sent) == len(wire.there.sent) == 1
     assert two.sizes()["subscribes"] == 0
     assert far.id not in two.nodes
+
+
+def test_what_has_no_place_on_a_data_link_is_counted_and_left() -> None:
+    net = Net()
+    one, peer = net.relay("1:1"), net.puppet("1:2")
+    net.wire(peer, one, mode=DATA_ONLY)
+    far = NodeInfo(parse_node_id("1:3"), NodeType.EDGE, path=(NodePathItem(peer.id, 1000),))
+    peer.say(NodeInfoAdv(far), SubscribeInfoAdv(subscribe_info("1:3", "a/x", 1)), NodeInfoWd(far))
+    assert far.id not in one.nodes
+    assert one.sizes()["subscribes"] == 0
+    assert one.counters.unwanted_messages == 3
 
 
 def test_the_sets_of_a_data_link_go_on_its_own_control_stream() -> None:
