@@ -198,7 +198,8 @@ def _reload(runner: Runner, read_again: Callable[[], Config]) -> None:
 
 def _say_ready(runner: Runner) -> None:
     _print_line(
-        f"ready node={format_node_id(runner.relay.id)} peers={runner.peer_address or 'none'} "
+        f"ready node={format_node_id(runner.relay.id)} clients=none "
+        f"peers={runner.peer_address or 'none'} "
         f"sha256={runner.identity.fingerprint}"
     )
 

@@ -298,6 +298,7 @@ def _convert(section: type[msgspec.Struct], key: str, value: object, where: str)
 
 def _check(config: Config, source: str) -> None:
     """Refuse what is right key by key and wrong together."""
+    _check_peers(config, source)
     tls, quic = config.tls, config.quic
     if tls.certificate is not None and tls.key is None:
         _refuse(source, "tls.certificate", tls.certificate, "needs its private key: set tls.key")
@@ -312,6 +313,16 @@ def _check(config: Config, source: str) -> None:
     if quic.keepalive_s >= quic.idle_timeout_s:
         problem = f"must be below quic.idle_timeout_s = {quote(quic.idle_timeout_s)}"
         _refuse(source, "quic.keepalive_s", quic.keepalive_s, problem)
+
+
+def _check_peers(config: Config, source: str) -> None:
+    """A peer that is dialled twice for control would replace its own connection for ever."""
+    peering = config.peering
+    for key in ("peers", "control"):
+        for peer in getattr(peering, key):
+            if (*peering.peers, *peering.control).count(peer) > 1:
+                problem = "is dialled for control more than once: name it once, in peers or control"
+                _refuse(source, f"peering.{key}", str(peer), problem)
 
 
 def _refuse(source: str, key: str, value: object, problem: str) -> NoReturn:

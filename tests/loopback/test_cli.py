@@ -57,7 +57,8 @@ def test_a_relay_says_where_it_listens_and_stops_when_asked(number: signal.Signa
         assert process.stdout is not None
         assert process.stderr is not None
         line = process.stdout.readline()
-        assert re.fullmatch(r"ready node=1\.2:3 peers=127\.0\.0\.1:\d+ sha256=[0-9a-f]{64}\n", line)
+        ready = r"ready node=1\.2:3 clients=none peers=127\.0\.0\.1:\d+ sha256=[0-9a-f]{64}\n"
+        assert re.fullmatch(ready, line)
         process.send_signal(number)
         assert process.wait(timeout=20) == 0
         assert process.stderr.read() == ""
@@ -74,7 +75,9 @@ def test_a_relay_reads_its_configuration_again_and_survives_a_bad_one(tmp_path: 
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert process.stdout.readline().startswith("ready node=5:5 peers=none sha256=")
+        assert process.stdout.readline().startswith(
+            "ready node=5:5 clients=none peers=none sha256="
+        )
         config.write_text("[node\n")
         process.send_signal(signal.SIGHUP)
         assert "the configuration stays as it is" in process.stderr.readline()

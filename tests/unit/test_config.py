@@ -258,3 +258,13 @@ def test_defaults_pass_their_own_checks() -> None:
         for section in Config.__struct_fields__
     }
     assert config_from_mapping(written, "defaults") == Config()
+
+
+def test_a_peer_is_dialled_for_control_once() -> None:
+    for text in (
+        '[peering]\npeers = ["192.0.2.1:1", "192.0.2.1:1"]',
+        '[peering]\npeers = ["192.0.2.1:1"]\ncontrol = ["192.0.2.1:1"]',
+    ):
+        with pytest.raises(ConfigError, match="dialled for control more than once"):
+            read(text)
+    assert read('[peering]\ncontrol = ["192.0.2.1:1"]\ndata = ["192.0.2.1:1"]')

@@ -58,7 +58,9 @@ class Namespaces:
     def add(self, info: NamespaceInfo, now: float) -> NamespaceChange | None:
         """A node offers a namespace; None if that is no news."""
         source, names = info.source_node_id, (info.namespace, info.name)
-        if not self._is_newer(info, names, now):
+        # As of subscribes: after a quick restart the number of the leave is used again.
+        again = self._withdrawn.get(source, names) == info.sequence
+        if not again and not self._is_newer(info, names, now):
             return None
         self._withdrawn.forget(source, names)
         self._infos.setdefault(source, {})[names] = info

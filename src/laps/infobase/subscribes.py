@@ -84,7 +84,10 @@ class Subscribes:
         records = self._records.get(source)
         record = records.get(track) if records else None
         held = _sequence(record) if record else self._withdrawn.get(source, track)
-        if held is not None and not sequence_newer(info.sequence, held):
+        # A node that is restarted within a second begins with the number it took leave with: of
+        # the two words the advertisement is the later one.
+        again = record is None and info.sequence == held
+        if held is not None and not again and not sequence_newer(info.sequence, held):
             self.counters.duplicates += 1
             return None
         if records is None:

@@ -133,8 +133,14 @@ class Tracks:
         """Somebody came or left: ask publishers, or tell them it is over; lay out the flows."""
         key = full_name_hash
         targets = [n for n in self._subscribes.sources(key) if n != self._self_id]
-        wanted = bool(targets) or key in self._subscribers
-        publishers = dict.fromkeys(self._publishers(key) if wanted else ())
+        clients = self._subscribers.get(key, {})
+        wanted = bool(targets) or bool(clients)
+        # Who is the only one to want its own track is not asked for it.
+        publishers = {
+            client: None
+            for client in (self._publishers(key) if wanted else ())
+            if targets or set(clients) - {client}
+        }
         asked = self._asked.get(key, {})
         for client in publishers:
             self._tell(self._fib.install((client, key), targets, local=True))

@@ -177,6 +177,17 @@ def test_a_node_that_is_gone_starts_anew(base: Subscribes) -> None:
 # -- any history -----------------------------------------------------------------------------------
 
 
+def test_an_advertisement_outweighs_a_withdrawal_of_the_same_number() -> None:
+    """A node that is restarted within a second begins with the number it took leave with."""
+    subscribes = Subscribes()
+    subscribes.add(subscribe(6), 0.0)
+    subscribes.withdraw(subscribe(7), 0.0)
+    assert subscribes.add(subscribe(7), 0.5) is not None
+    assert subscribes.withdraw(subscribe(7), 0.6) is None  # the old word, come late
+    assert subscribes.sources(7) == {NEAR}
+    assert subscribes.add(subscribe(7), 0.7) is None
+
+
 class Model:
     """The same in as few words as possible: the last word about each subscribe, and its time."""
 
@@ -187,7 +198,8 @@ class Model:
         self.expire(now)
         key = info.source_node_id, info.track_hash.full_name_hash
         last = self.words.get(key)
-        if last and not sequence_newer(info.sequence, last[0].sequence):
+        again = added and last and not last[1] and info.sequence == last[0].sequence
+        if last and not again and not sequence_newer(info.sequence, last[0].sequence):
             return None
         others = self.sources(key[1]) - {key[0]}
         self.words[key] = info, added, now

@@ -344,3 +344,18 @@ def test_what_a_stub_may_not_say_is_counted_and_ignored(home: Home) -> None:
     assert home.edge.counters.unwanted_messages == 1
     assert puppet.closed is None
     assert puppet.heard_of(SubscribeNodeSetAdv) == []
+
+
+def test_a_client_alone_with_its_own_track_is_not_asked_for_it() -> None:
+    net, both, other = Net(), App(), App()
+    edge, stub = net.relay("1:1"), net.relay("1:2", Role.STUB)
+    net.wire(stub, edge)
+    net.settle()
+    net.announce(stub, both, "a")
+    net.subscribe(stub, both, "a/x")
+    net.run(3.0)
+    assert both.asked == []
+    net.subscribe(edge, other, "a/x")
+    assert len(both.asked) == 1
+    net.publish(stub, both, "a/x", 0, b"once")
+    assert other.got == [b"once"]
