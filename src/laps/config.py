@@ -226,19 +226,22 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 def load_config(path: Path) -> Config:
     """Read a TOML file, or say in one line what to mend in it."""
-    source = str(path)
+    return config_from_mapping(read_toml(path), str(path))
+
+
+def read_toml(path: Path) -> dict[str, object]:
+    """What a TOML file holds, or a refusal that names the file and the line."""
     try:
-        mapping = tomllib.loads(path.read_bytes().decode())
+        return tomllib.loads(path.read_bytes().decode())
     except OSError as error:
-        raise ConfigError(f"{source}: cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{source}: not TOML: not UTF-8 at byte {error.start}") from None
+        raise ConfigError(f"{path}: not TOML: not UTF-8 at byte {error.start}") from None
     except tomllib.TOMLDecodeError as error:
         words, _, place = str(error).partition(" (at ")
         line = re.match(r"line (\d+)", place)
-        where = f"{source}:{line[1]}" if line else source
+        where = f"{path}:{line[1]}" if line else str(path)
         raise ConfigError(f"{where}: not TOML: {words} at {place.rstrip(')')}") from None
-    return config_from_mapping(mapping, source)
 
 
 def config_from_mapping(mapping: Mapping[str, object], source: str) -> Config:

@@ -186,7 +186,8 @@ async def test_parallel_connections_are_used_side_by_side() -> None:
     async with lab() as net:
         edge1 = await net.relay("edge")
         edge2 = await net.relay("edge", edge1, peering__connections=3)
-        await until(lambda: len(edge1.relay.peers.get(edge2.relay.id, _NONE).links) == 3)
+        await until(lambda: edge2.relay.id in edge1.relay.peers)
+        await until(lambda: len(edge1.relay.peers[edge2.relay.id].links) == 3)
         publisher, app = App(), App()
         announce(edge1, publisher, "demo")
         for number in range(30):
@@ -240,10 +241,6 @@ async def test_configuration_is_read_again(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="cannot be read"):
             edge2.reload(edge2.config)
         assert edge3.relay.id in edge2.relay.peers
-
-
-class _NONE:
-    links: tuple[object, ...] = ()
 
 
 def _key(track: str) -> int:

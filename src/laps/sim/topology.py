@@ -24,12 +24,12 @@ Every key is a field below, with its default and the words that say what would h
 from __future__ import annotations
 
 import difflib
-import tomllib
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
+from laps.config import read_toml
 from laps.errors import ConfigError, InvalidText, quote
 from laps.types import NodeId, PeerMode, format_node_id, parse_node_id
 
@@ -169,16 +169,7 @@ _TABLES: Final[dict[str, type[msgspec.Struct]]] = {
 
 def load_topology(path: Path) -> Topology:
     """Read a TOML file, or say in one line what to mend in it."""
-    source = str(path)
-    try:
-        mapping = tomllib.loads(path.read_bytes().decode())
-    except OSError as error:
-        raise ConfigError(f"{source}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{source}: not TOML: not UTF-8 at byte {error.start}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{source}: not TOML: {error}") from None
-    return topology_from_mapping(mapping, source)
+    return topology_from_mapping(read_toml(path), str(path))
 
 
 def topology_from_mapping(mapping: Mapping[str, object], source: str) -> Topology:

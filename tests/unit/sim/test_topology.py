@@ -140,7 +140,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"net\.toml: cannot be read: No such file"):
         load_topology(path)
     path.write_text("[[nodes]\n")
-    with pytest.raises(ConfigError, match=r"net\.toml: not TOML: .* \(at line 1"):
+    with pytest.raises(ConfigError, match=r"net\.toml:1: not TOML: "):
         load_topology(path)
     path.write_bytes(b"\xff")
     with pytest.raises(ConfigError, match=r"not UTF-8 at byte 0"):
