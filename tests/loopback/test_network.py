@@ -243,5 +243,21 @@ async def test_configuration_is_read_again(tmp_path: Path) -> None:
         assert edge3.relay.id in edge2.relay.peers
 
 
+@on_loop
+async def test_a_relay_outlives_a_timer_that_fails(caplog: pytest.LogCaptureFixture) -> None:
+    async with lab() as net:
+        edge = await net.relay("edge")
+        done: list[float] = []
+
+        def fail(now: float) -> None:
+            raise KeyError("a defect of ours")
+
+        edge.relay._timers.at(0.0, fail)
+        edge.relay._timers.at(0.0, done.append)
+        edge._arm()
+        await until(lambda: bool(done))
+        assert "a defect of ours" in caplog.text
+
+
 def _key(track: str) -> int:
     return hash_track(track_name(track)).full_name_hash
