@@ -33,6 +33,8 @@ class PeerLink:
     mode: PeerMode = PeerMode.BOTH
     direction: DataDirection = DataDirection.BIDIRECTIONAL
     established_at: float = 0.0
+    early: list[tuple[int, bytes, bool]] = field(default_factory=list)
+    "Data that came ahead of the response to our CONNECT."
     srtt_us: int = 0
     "As last laid down; it follows the link's by steps that are worth speaking of."
     laid_down: bool | None = None
@@ -93,6 +95,11 @@ class Peer:
     def is_stub(self) -> bool:
         """Whether it is a child of ours."""
         return self.info.type is NodeType.STUB
+
+    @property
+    def control_srtt_us(self) -> int:
+        """How far away it is."""
+        return 0 if self.control is None else self.control.link.srtt_us
 
     @property
     def sends_data(self) -> bool:

@@ -15,7 +15,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from laps.errors import CloseCode
+from laps.errors import CloseCode, ConnectResponseNotReceived
 from laps.infobase.nodes import Nodes
 from laps.infobase.subscribes import Subscribes
 from laps.relay.admission import Admission
@@ -39,6 +39,7 @@ from laps.sessions.peer import (
     PeerRefused,
     PeerSession,
     SendControl,
+    State,
 )
 from laps.types import DataDirection, PeerMode, hash_track
 from laps.wire.extensions import EXTENDED_CODECS
@@ -177,17 +178,38 @@ class Relay:
         if not stream_id & 2:
             self._perform(peer_link, peer_link.session.receive(stream_id, data), now)
             return
+        if peer_link.session.state is State.AWAIT_RESPONSE:
+            self._hold_early(peer_link, stream_id, data, fin, now)
+            return
         peer_link.session.require_established("a data stream")
         if not (self.rules.carries_data and peer_link.receives_data):
             link.end_stream(stream_id, DROPPED)
             return
         self.data.receive(link, stream_id, data, fin, self._stubs.get(link.id), now)
 
+    def _hold_early(
+        self, peer_link: PeerLink, stream_id: int, data: bytes, fin: bool, now: float
+    ) -> None:
+        """Data has overtaken the CONNECT_RESPONSE, since QUIC keeps no order between streams."""
+        if not peer_link.early:
+
+            def late(now: float) -> None:
+                if peer_link.session.state is State.AWAIT_RESPONSE:
+                    error = ConnectResponseNotReceived
+                    peer_link.link.close(error.code, "data came, and no response ahead of it")
+
+            self._timers.at(now + self.settings.hold_s, late)
+        peer_link.early.append((stream_id, data, fin))
+        if sum(len(data) for _, data, _ in peer_link.early) > self.settings.hold_bytes:
+            peer_link.session.require_established("so much data")
+
     def link_datagram(self, link: Link, data: bytes, now: float) -> None:
         """A datagram from the peer."""
         peer_link = self._peer_links.get(link.id)
         if peer_link is None:
             return
+        if peer_link.session.state is State.AWAIT_RESPONSE:
+            return  # it has overtaken the response; datagrams may be lost, and this one is
         peer_link.session.require_established("a datagram")
         if self.rules.carries_data and peer_link.receives_data:
             self.data.receive_datagram(link, data, self._stubs.get(link.id), now)
@@ -219,7 +241,6 @@ class Relay:
         self._nodes_touched(touched, now)
         self._tell_sns(self.fib.close_link(link.id))
         if peer is self._subscriptions.parent and peer.control is None:
-            self._subscriptions.parent = None
             self._adopt_parent(now)
 
     def link_srtt(self, link: Link, now: float) -> None:
@@ -242,7 +263,7 @@ class Relay:
         if names is not None:
             self.extensions.announce(client, *names, now)
         if self.tracks.announce(client, info):
-            self._tell_parent(AnnounceInfoAdv(replace(info, source_node_id=self.id)))
+            self._subscriptions.tell_parent(AnnounceInfoAdv(replace(info, source_node_id=self.id)))
 
     def unannounce(
         self, client: Client, info: AnnounceInfo, now: float, names: Names | None = None
@@ -251,7 +272,7 @@ class Relay:
         if names is not None:
             self.extensions.unannounce(client, *names, now)
         if self.tracks.unannounce(client, info):
-            self._tell_parent(AnnounceInfoWd(replace(info, source_node_id=self.id)))
+            self._subscriptions.tell_parent(AnnounceInfoWd(replace(info, source_node_id=self.id)))
 
     def subscribe(
         self, client: Client, track: TrackName, subscribe_data: bytes, now: float
@@ -268,7 +289,7 @@ class Relay:
         for track in self.tracks.tracks_of(client):
             self._subscriptions.unsubscribe(client, track, now)
         for info in self.tracks.drop_publisher(client):
-            self._tell_parent(AnnounceInfoWd(replace(info, source_node_id=self.id)))
+            self._subscriptions.tell_parent(AnnounceInfoWd(replace(info, source_node_id=self.id)))
         self.extensions.client_closed(client, now)
         self.data.close_source(client)
 
@@ -435,7 +456,6 @@ class Relay:
         """A control link is up, or has moved: tell everything, and hear it."""
         if self.role is Role.STUB:
             if self._subscriptions.parent is None or self._subscriptions.parent is peer:
-                self._subscriptions.parent = None
                 self._adopt_parent(now)
             return
         if peer.is_stub:
@@ -454,21 +474,9 @@ class Relay:
         )
 
     def _adopt_parent(self, now: float) -> None:
-        """A Stub speaks with one Edge at a time, the nearest, so that nothing comes twice."""
-        able = [peer for peer in self.peers.values() if peer.control is not None]
-        if not able:
-            return
-        parent = min(able, key=lambda peer: (_control_srtt_us(peer), peer.node_id))
-        self._subscriptions.parent = parent
-        for _, announce in self.tracks.announces:
-            self._tell_parent(AnnounceInfoAdv(replace(announce, source_node_id=self.id)))
-        for info in self.subscribes.of_source(self.id):
-            self._tell_parent(SubscribeInfoAdv(info))
-        self.extensions.begin(parent, now)
-
-    def _tell_parent(self, message: Message) -> None:
-        if self._subscriptions.parent is not None:
-            self._send(self._subscriptions.parent, message)
+        parent = self._subscriptions.adopt_parent(self.peers.values())
+        if parent is not None:
+            self.extensions.begin(parent, now)
 
     # -- messages ----------------------------------------------------------------------------------
 
@@ -483,6 +491,9 @@ class Relay:
                     link.end_stream(stream_id, code)
                 case PeerConnected():
                     self._connected(peer_link, effect, now)
+                    early, peer_link.early = peer_link.early, []
+                    for item in early:
+                        self.link_data(link, *item, now)
                 case PeerRefused(code):
                     link.close(CloseCode.GRACEFUL, f"refused with response code {int(code)}")
                 case ControlReceived(message):
@@ -590,7 +601,3 @@ class Relay:
                 self._send_on(peer_link, SubscribeNodeSetAdv(update.sns_id, update.nodes))
             else:
                 self._send_on(peer_link, SubscribeNodeSetWd(update.sns_id))
-
-
-def _control_srtt_us(peer: Peer) -> int:
-    return 0 if peer.control is None else peer.control.link.srtt_us

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from laps.infobase.subscribes import SeenSubscribes
 from laps.relay.stub import StubClient
-from laps.wire.peering import SubscribeInfoAdv, SubscribeInfoWd
+from laps.wire.peering import AnnounceInfoAdv, SubscribeInfoAdv, SubscribeInfoWd
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from laps.infobase.nodes import Nodes
     from laps.infobase.subscribes import Subscribes
@@ -64,6 +64,23 @@ class Subscriptions:
         self._seen = SeenSubscribes()
         self._leaving: dict[int, float] = {}
         self._orphans: dict[NodeId, float] = {}
+
+    # -- the Edge of a Stub ------------------------------------------------------------------------
+
+    def adopt_parent(self, peers: Iterable[Peer]) -> Peer | None:
+        """A Stub speaks with one Edge at a time, the nearest, so that nothing comes twice."""
+        able = [peer for peer in peers if peer.control is not None]
+        self.parent = min(able, key=lambda peer: (peer.control_srtt_us, peer.node_id), default=None)
+        for _, announce in self._tracks.announces:
+            self.tell_parent(AnnounceInfoAdv(replace(announce, source_node_id=self._self_id)))
+        for info in self._subscribes.of_source(self._self_id):
+            self.tell_parent(SubscribeInfoAdv(info))
+        return self.parent
+
+    def tell_parent(self, message: Message) -> None:
+        """Say something to the Edge, where there is one."""
+        if self.parent is not None:
+            self._send(self.parent, message)
 
     # -- our own -----------------------------------------------------------------------------------
 
@@ -211,5 +228,5 @@ class Subscriptions:
     def _tell(self, info: SubscribeInfo, *, added: bool, heard_from: Peer | None) -> None:
         if not self._is_stub:
             self._exchange.flood(info, added=added, heard_from=heard_from)
-        elif self.parent is not None:
-            self._send(self.parent, SubscribeInfoAdv(info) if added else SubscribeInfoWd(info))
+        else:
+            self.tell_parent(SubscribeInfoAdv(info) if added else SubscribeInfoWd(info))

@@ -30,7 +30,7 @@ from laps.wire.peering import (
     SubscribeNodeSetAdv,
     SubscribeNodeSetWd,
 )
-from support.relays import App, Net, subscribe_info
+from support.relays import App, Net, subscribe_info, track_hash
 
 if TYPE_CHECKING:
     from laps.relay.ports import Link
@@ -89,11 +89,37 @@ def test_the_dialled_side_s_wrong_beginning_closes_with_33() -> None:
         net.wire(relay, puppet)
         if as_data:
             puppet.send(encode_new_stream_header(SnsId(1), 2, 3, 4, 0))
+            net.run(1.1)  # it may only have overtaken the response
         else:
             puppet.say(NodeInfoAdv(puppet.info))
         assert puppet.closed is not None
         assert puppet.closed[0] == CloseCode.CONNECT_RESPONSE_NOT_RECEIVED
     assert relay.sizes()["links"] == 0
+
+
+def test_data_may_overtake_the_response() -> None:
+    net, app = Net(), App()
+    relay, puppet = net.relay("1:1"), net.puppet("3:1")
+    net.subscribe(relay, app, "a/x")
+    puppet.silent = True
+    net.wire(relay, puppet)
+    key = track_hash("a/x").full_name_hash
+    puppet.send(encode_new_stream_header(SnsId(1), key, 3, 0, 4) + b"da")
+    puppet.say(ConnectResponse(ResponseCode.OK, puppet.info))
+    puppet.say(SubscribeNodeSetAdv(SnsId(1), (relay.id,)))
+    net.run(2.0)
+    assert puppet.closed is None
+    assert app.got == [b"da"]
+
+
+def test_too_much_data_ahead_of_the_response_closes_at_once() -> None:
+    net = Net()
+    relay, puppet = net.relay("1:1", hold_bytes=1000), net.puppet("3:1")
+    puppet.silent = True
+    net.wire(relay, puppet)
+    puppet.send(bytes(1001))
+    assert puppet.closed is not None
+    assert puppet.closed[0] == CloseCode.CONNECT_RESPONSE_NOT_RECEIVED
 
 
 def test_a_control_stream_may_be_moved() -> None:
