@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -214,6 +215,25 @@ async def test_a_stopping_relay_withdraws_and_says_goodbye() -> None:
         await edge2.close()
         await until(lambda: len(edge1.relay.subscribes) == 0)
         assert edge1.relay.sizes()["peers"] == 0
+
+
+@on_loop
+async def test_a_stopping_relay_lets_its_peers_move_first(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    async with lab() as net:
+        edge1 = await net.relay("edge")
+        edge2 = await net.relay("edge", edge1, relay__drain_s=0.3)
+        await until(lambda: edge2.relay.id in edge1.relay.peers)
+        await until(lambda: edge1.relay.id in edge2.relay.peers)
+        assert "node 9:1 (edge) for both" in caplog.text
+        closing = asyncio.ensure_future(edge2.close())
+        await until(lambda: "peer 9:2 leaves" in caplog.text)
+        assert edge2.relay.id in edge1.relay.peers  # still there, for the grace
+        await closing
+        await until(lambda: edge2.relay.id not in edge1.relay.peers)
+        assert "no longer a peer" not in caplog.text
 
 
 @on_loop

@@ -28,6 +28,7 @@ from laps.net.gauge import Gauge
 from laps.net.link import EXTENDED_ALPN, PEERING_ALPN, LinkEvents, QuicLink
 from laps.net.quic import Endpoint
 from laps.relay.extensions import ExtensionSettings, PeerLeaving
+from laps.relay.peers import PeerArrived
 from laps.relay.relay import Relay
 from laps.relay.roles import RULES, Role
 from laps.relay.settings import RelaySettings
@@ -98,6 +99,7 @@ class Runner:
             epoch=int(time.time()),
         )
         self._alarm: asyncio.TimerHandle | None = None
+        self._stopping = False
         self._gauge = Gauge(config.node)
         self._measuring = self._loop.call_later(MEASURE_S, self._measure)
         self._diallers: dict[int, Endpoint] = {}
@@ -109,6 +111,7 @@ class Runner:
 
     async def close(self) -> None:
         """Withdraw what we said, take leave of every peer, and free the ports."""
+        self._stopping = True
         tasks = [*self._kept.values(), *([self._renewal] if self._renewal else [])]
         for task in tasks:
             task.cancel()
@@ -201,7 +204,9 @@ class Runner:
     def _arm(self) -> None:
         while self.relay.events:
             event = self.relay.events.popleft()
-            if isinstance(event, PeerLeaving):
+            if isinstance(event, PeerArrived):
+                log.info("peer at %s: %s", self._links.get(event.link_id, "?"), event)
+            elif isinstance(event, PeerLeaving):
                 node = format_node_id(event.node_id)
                 log.info("peer %s leaves; it names %s instead", node, event.contact or "nobody")
         deadline = self.relay.deadline()
@@ -297,7 +302,7 @@ class Runner:
                 await asyncio.sleep(wait * (0.5 + random.random() / 2))  # noqa: S311 - no secret
                 wait = min(2 * wait, REDIAL_MOST_S)
         finally:
-            if link is not None:
+            if link is not None and not self._stopping:
                 link.close(CloseCode.GRACEFUL, "no longer a peer")
 
     async def _dial(self, peer: Address) -> QuicLink:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from laps.types import DataDirection, NodeType, PeerMode
+from laps.types import DataDirection, NodeType, PeerMode, format_node_id
 
 if TYPE_CHECKING:
     from laps.infobase.nodes import SessionId
@@ -65,6 +65,19 @@ class PeerLink:
         """Whether the peer may send data on it."""
         one_way = self.direction is DataDirection.UNIDIRECTIONAL
         return self.has_data and not (self.link.dialled and one_way)
+
+
+@dataclass(frozen=True, slots=True)
+class PeerArrived:
+    """A link's other end has said who it is."""
+
+    link_id: SessionId
+    info: NodeInfo
+    mode: PeerMode
+
+    def __str__(self) -> str:
+        node, kind = format_node_id(self.info.id), self.info.type.name.lower()
+        return f"node {node} ({kind}) for {self.mode.name.lower()}"
 
 
 @dataclass(slots=True, eq=False)

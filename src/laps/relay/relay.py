@@ -22,7 +22,7 @@ from laps.relay.admission import Admission
 from laps.relay.data import DROPPED, DataPlane
 from laps.relay.exchange import Exchange, srtt_changed
 from laps.relay.extensions import Extensions
-from laps.relay.peers import Peer, PeerLink
+from laps.relay.peers import Peer, PeerArrived, PeerLink
 from laps.relay.roles import RULES, Role
 from laps.relay.routes import Routes
 from laps.relay.settings import RelayCounters, RelaySettings
@@ -94,7 +94,7 @@ class Relay:
         self.counters = RelayCounters()
         self._timers = Timers()
         self._draining = Draining()
-        self.events: deque[ExtensionEvent] = deque(maxlen=MAX_EVENTS)
+        self.events: deque[ExtensionEvent | PeerArrived] = deque(maxlen=MAX_EVENTS)
         "What the shell may want to know; the oldest go when nobody looks."
         self.nodes = Nodes(self_info.id, self._draining.select)
         self.subscribes = Subscribes()
@@ -399,6 +399,7 @@ class Relay:
         self._replace_lost(peer, peer_link, now)
         peer.links[link.id] = peer_link
         peer_link.peer, peer_link.established_at = peer, now
+        self.events.append(PeerArrived(link.id, info, event.peer_mode))
         peer_link.srtt_us = link.srtt_us
         if peer.is_stub:
             self._stubs[link.id] = self._stub(peer, link)
