@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from laps.errors import CloseCode, ConnectResponseNotReceived
 from laps.infobase.nodes import Nodes
@@ -25,7 +25,7 @@ from laps.relay.extensions import Extensions
 from laps.relay.peers import Peer, PeerArrived, PeerLink
 from laps.relay.roles import RULES, Role
 from laps.relay.routes import Routes
-from laps.relay.settings import RelayCounters, RelaySettings
+from laps.relay.settings import MAX_EVENTS, RelayCounters, RelaySettings
 from laps.relay.stub import StubClient
 from laps.relay.subscriptions import Subscriptions
 from laps.relay.timers import Timers
@@ -74,10 +74,6 @@ if TYPE_CHECKING:
         TrackName,
     )
     from laps.wire.peering import Message
-
-
-# More than a shell leaves unread in one turn, unless it does not read them at all.
-MAX_EVENTS: Final = 10_000
 
 
 class Relay:
@@ -412,7 +408,6 @@ class Relay:
 
         One that had been dialled itself may have lost that too, if it was restarted.
         """
-        self.peers[peer.node_id] = peer
         for other in list(peer.links.values()):
             if not (peer_link.has_control and other.has_control):
                 continue

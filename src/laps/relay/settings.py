@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from laps.relay.extensions import ExtensionSettings
+
+# More than a shell leaves unread in one turn, unless it does not read them at all.
+MAX_EVENTS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
