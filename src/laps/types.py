@@ -4,7 +4,7 @@ import ipaddress
 import re
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NewType, Self
+from typing import NamedTuple, NewType, Self
 
 from xxhash import xxh3_64_intdigest
 
@@ -158,6 +158,13 @@ class TrackName:
 
     namespace: tuple[bytes, ...]
     name: bytes
+
+
+class Location(NamedTuple):
+    """An object's place in a track; places sort as the drafts order them."""
+
+    group: int
+    object: int
 
 
 @dataclass(frozen=True, slots=True)
