@@ -385,6 +385,8 @@ class UnsubscribeNamespace:
     """UNSUBSCRIBE_NAMESPACE: draft 14 only; draft 16 ends the stream."""
 
     prefix: Namespace
+    id: int | None = None
+    "What some clients send instead of the prefix: the id of their SUBSCRIBE_NAMESPACE."
 
 
 @dataclass(frozen=True, slots=True)
