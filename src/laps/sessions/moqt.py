@@ -1,0 +1,686 @@
+"""One MoQT conversation: what is asked, what is answered, and what is out of order.
+
+Control messages only; objects go past it, on streams whose headers name a subscription by its alias
+(`aliases`). Whoever runs a session feeds it the bytes of bidirectional streams and gets back the
+messages in them, checked and completed:
+
+    receive(stream_id, data) -> messages       request(message) -> request id       send(message)
+
+so that one vocabulary (`wire.moqt.messages`) serves every draft: answers know what kind of request
+they answer, namespaces are whole wherever the draft sends a suffix or an id, tokens are resolved.
+A MoqtViolation closes the session with its code.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from laps.sessions.requests import KINDS, Answer, Pending, R, Request, RequestIds
+from laps.sessions.tokens import TokenCache
+from laps.wire.buffer import Incomplete
+from laps.wire.moqt.codes import MoqtViolation, RequestCode, SessionCode, violation
+from laps.wire.moqt.dialect import DRAFT14, DRAFT16
+from laps.wire.moqt.messages import (
+    ClientSetup,
+    Fetch,
+    FetchCancel,
+    FetchOk,
+    Goaway,
+    MaxRequestId,
+    NamespaceAdded,
+    NamespaceDone,
+    Publish,
+    PublishDone,
+    PublishNamespace,
+    PublishNamespaceCancel,
+    PublishNamespaceDone,
+    PublishOk,
+    RequestError,
+    RequestKind,
+    RequestOk,
+    RequestsBlocked,
+    RequestUpdate,
+    ServerSetup,
+    Subscribe,
+    SubscribeNamespace,
+    SubscribeOk,
+    TrackStatus,
+    Unsubscribe,
+    UnsubscribeNamespace,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from laps.types import TrackName
+    from laps.wire.moqt.dialect import Dialect
+    from laps.wire.moqt.messages import Message, Namespace
+
+# The most a control message can be: a type of up to 8 bytes, a 16-bit length, and what it counts.
+MAX_MESSAGE_BYTES: Final = 8 + 2 + 65535
+
+IMPLEMENTATION: Final = b"laps"
+
+
+class Wire(Protocol):
+    """What a session asks of the connection under it."""
+
+    def open_stream(self) -> int:
+        """A new bidirectional stream."""
+
+    def send(self, stream_id: int, data: bytes, *, fin: bool = False) -> None:
+        """Write to a bidirectional stream, ahead of all data."""
+
+    def end_stream(self, stream_id: int, code: int) -> None:
+        """Reset our half of a stream, and ask the other side to stop with its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoqtLimits:
+    """What one session may ask of us."""
+
+    requests: int = 1000
+    "Requests of the other side that may be open at once."
+    token_cache_bytes: int = 16 * 1024
+    waiting: int = 1000
+    "Requests of ours that may wait for the other side to allow them."
+
+
+@dataclass(slots=True)
+class _Control:
+    """A bidirectional stream that is being read."""
+
+    head: bytearray = field(default_factory=bytearray)
+    request_id: int | None = None
+    "Whose SUBSCRIBE_NAMESPACE it is for."
+    incoming: bool = True
+    ended: bool = False
+
+
+class _Waiting(NamedTuple):
+    """What is said when the other side allows its request."""
+
+    request_id: int
+    data: bytes
+    stream_id: int | None
+    "None: on the control stream."
+    fin: bool = False
+
+
+class MoqtSession:
+    """One side of a MoQT session."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        dialect: Dialect | None,
+        *,
+        is_client: bool,
+        limits: MoqtLimits | None = None,
+        webtransport: bool = False,
+    ) -> None:
+        """`dialect` is what the ALPN named; None where the versions in the setup decide."""
+        self._wire = wire
+        self._is_client = is_client
+        self._webtransport = webtransport
+        self._limits = limits or MoqtLimits()
+        self._named = dialect
+        self.dialect: Dialect = dialect or DRAFT14
+        self.ready = False
+        "Whether setups have been exchanged."
+        self.peer_setup: ClientSetup | ServerSetup | None = None
+        self.tokens = TokenCache(self._limits.token_cache_bytes)
+        self.incoming: dict[int, Pending] = {}
+        "What the other side asked for, by request id."
+        self.outgoing: dict[int, Pending] = {}
+        "What we asked for."
+        self.aliases: dict[int, int] = {}
+        "Track aliases of the other side's objects: the request each belongs to."
+        self.goaway: Goaway | None = None
+        "What the other side said before leaving."
+        self._control: int | None = None
+        self._streams: dict[int, _Control] = {}
+        self.ids = RequestIds(self._limits.requests, is_client=is_client)
+        self._waiting: deque[_Waiting] = deque()
+        self._alias_tracks: dict[int, TrackName] = {}
+        self._said_goaway = False
+        self._withdrawn_ids: set[int] = set()
+        "Requests that were taken back before they were answered: the answer may still come."
+
+    # -- setup -------------------------------------------------------------------------------------
+
+    def start(self, path: bytes | None = None, authority: bytes | None = None) -> None:
+        """A client begins: it opens the control stream and says CLIENT_SETUP."""
+        self._control = self._wire.open_stream()
+        self._streams[self._control] = _Control(incoming=False)
+        raw = not self._webtransport
+        versions = () if self._named is not None else (DRAFT14.version,)
+        self._write(
+            ClientSetup(
+                versions=versions,
+                path=path if raw else None,
+                authority=authority if raw else None,
+                max_request_id=self.ids.allowed,
+                max_token_cache_bytes=self._limits.token_cache_bytes,
+                implementation=IMPLEMENTATION,
+            )
+        )
+
+    def _set_up(self, message: Message) -> None:
+        """The first message on the control stream."""
+        if self._is_client:
+            if not isinstance(message, ServerSetup):
+                raise violation("the first message of a server is not SERVER_SETUP")
+            if message.path is not None:
+                raise MoqtViolation(SessionCode.INVALID_PATH, "a server has no path to say")
+            if message.authority is not None:
+                raise MoqtViolation(SessionCode.INVALID_AUTHORITY, "a server has none to say")
+            if self._named is None and message.version != DRAFT14.version:
+                raise MoqtViolation(
+                    SessionCode.VERSION_NEGOTIATION_FAILED,
+                    f"the server chose version {message.version}, which was not offered",
+                )
+        else:
+            if not isinstance(message, ClientSetup):
+                raise violation("the first message of a client is not CLIENT_SETUP")
+            self._answer_setup(message)
+        self.peer_setup = message
+        self.ids.most = message.max_request_id
+        self.tokens.take(message.tokens, in_setup=True)
+        self.ready = True
+
+    def _answer_setup(self, message: ClientSetup) -> None:
+        version = None
+        if self._named is None:
+            if DRAFT14.version not in message.versions:
+                offered = ", ".join(f"{v:#x}" for v in message.versions) or "none"
+                raise MoqtViolation(
+                    SessionCode.VERSION_NEGOTIATION_FAILED,
+                    f"versions offered: {offered}; spoken here: {DRAFT14.version:#x}, and draft 16 "
+                    "by the ALPN moqt-16",
+                )
+            version = DRAFT14.version
+        if self._webtransport and message.path is not None:
+            raise MoqtViolation(SessionCode.INVALID_PATH, "WebTransport has a path of its own")
+        if self._webtransport and message.authority is not None:
+            raise MoqtViolation(SessionCode.INVALID_AUTHORITY, "WebTransport has its own")
+        self._write(
+            ServerSetup(
+                version=version,
+                max_request_id=self.ids.allowed,
+                max_token_cache_bytes=self._limits.token_cache_bytes,
+                implementation=IMPLEMENTATION,
+            )
+        )
+
+    # -- hearing -----------------------------------------------------------------------------------
+
+    def receive(self, stream_id: int, data: bytes, *, fin: bool = False) -> Iterator[Message]:
+        """The messages in bytes of a bidirectional stream; act on each before the next is read."""
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            stream = self._streams[stream_id] = _Control()
+        stream.head += data
+        stream.ended = stream.ended or fin
+        yield from self._read(stream_id, stream)
+        if stream_id == self._control and self.ready:
+            # What came ahead of the setup has waited for it.
+            for other_id, other in list(self._streams.items()):
+                if other is not stream and other.head:
+                    yield from self._read(other_id, other)
+
+    def stream_ended(self, stream_id: int) -> Iterator[Message]:
+        """A bidirectional stream was reset, or the other side no longer reads it."""
+        if stream_id == self._control:
+            raise violation("the control stream was reset")
+        stream = self._streams.pop(stream_id, None)
+        if stream is not None:
+            yield from self._namespace_stream_over(stream)
+
+    def _read(self, stream_id: int, stream: _Control) -> Iterator[Message]:
+        while stream.head:
+            if not self.ready and not self._may_set_up(stream_id, stream):
+                break
+            try:
+                kind, payload, after = self.dialect.split(bytes(stream.head), 0)
+            except Incomplete:
+                if len(stream.head) > MAX_MESSAGE_BYTES:
+                    raise violation("a control message longer than there can be") from None
+                break
+            message = self.dialect.decode(kind, payload)
+            del stream.head[:after]
+            if not self.ready:
+                self._set_up(message)
+                yield message
+            elif stream_id == self._control:
+                yield from self._take(message, None)
+            else:
+                yield from self._take_aside(message, stream_id, stream)
+        if len(stream.head) > MAX_MESSAGE_BYTES:
+            raise violation("too much ahead of the setup")
+        if stream.ended and stream_id == self._control:
+            raise violation("the control stream was closed")
+        if stream.ended and (self.ready or not stream.head):
+            if stream.head:
+                raise violation("a stream ended in the middle of a message")
+            self._streams.pop(stream_id, None)
+            yield from self._namespace_stream_over(stream)
+
+    def _may_set_up(self, stream_id: int, stream: _Control) -> bool:
+        """Whether the setup is what this stream begins with; others wait for it."""
+        if self._control is None and stream.head[0] == 0x20:
+            self._control = stream_id
+        elif self._control is None and (self._named is None or stream.head[0] != 0x11):
+            # Draft 16's SUBSCRIBE_NAMESPACE has a stream of its own, that may overtake the setup.
+            raise violation("the first message of a client is not CLIENT_SETUP")
+        return stream_id == self._control
+
+    def _take_aside(self, message: Message, stream_id: int, stream: _Control) -> Iterator[Message]:
+        """A message on a stream of its own: draft 16 talks of namespaces there."""
+        if stream.request_id is None:
+            if not (isinstance(message, SubscribeNamespace) and self.dialect is DRAFT16):
+                raise violation(f"a stream that begins with {type(message).__name__}")
+            stream.request_id = message.request_id
+            yield from self._take(message, stream_id)
+            return
+        if stream.incoming:
+            if not isinstance(message, RequestUpdate):
+                raise violation(f"{type(message).__name__} follows a SUBSCRIBE_NAMESPACE")
+            yield from self._take(message, None)
+            return
+        pending = self.outgoing.get(stream.request_id)
+        if pending is None:
+            return
+        match message:
+            case RequestOk() | RequestError() if not pending.answered:
+                yield self._answered(replace(message, request_id=stream.request_id))
+            case NamespaceAdded(suffix) | NamespaceDone(suffix) if pending.answered:
+                prefix = pending.message.prefix  # type: ignore[union-attr]
+                yield type(message)((*prefix, *suffix))
+            case _:
+                raise violation(f"{type(message).__name__} in answer to SUBSCRIBE_NAMESPACE")
+
+    def _namespace_stream_over(self, stream: _Control) -> Iterator[Message]:
+        if stream.request_id is None:
+            return
+        table = self.incoming if stream.incoming else self.outgoing
+        pending = table.get(stream.request_id)
+        if pending is None or not isinstance(pending.message, SubscribeNamespace):
+            return
+        if stream.incoming:
+            self.finish(stream.request_id)
+            if pending.stream_id is not None:
+                self._wire.send(pending.stream_id, b"", fin=True)
+            yield UnsubscribeNamespace(pending.message.prefix)
+        else:
+            del self.outgoing[stream.request_id]
+            if not pending.answered:
+                reason = "the stream ended without an answer"
+                yield RequestError(
+                    stream.request_id, RequestCode.INTERNAL_ERROR, reason, kind=pending.kind
+                )
+
+    def _take(  # noqa: C901 - a flat table
+        self, message: Message, stream_id: int | None
+    ) -> Iterator[Message]:
+        """A message after the setup: refuse what has no place, complete what leaves things out."""
+        match message:
+            case ClientSetup() | ServerSetup():
+                raise violation("a second setup")
+            case SubscribeNamespace() if stream_id is None and self.dialect is DRAFT16:
+                raise violation("SUBSCRIBE_NAMESPACE has a stream of its own")
+            case (
+                Subscribe()
+                | RequestUpdate()
+                | Publish()
+                | Fetch()
+                | TrackStatus()
+                | PublishNamespace()
+                | SubscribeNamespace()
+            ):
+                yield from self._asked(message, stream_id)
+            case SubscribeOk() | PublishOk() | FetchOk() | RequestOk() | RequestError():
+                if message.request_id in self._withdrawn_ids:
+                    self._withdrawn_ids.discard(message.request_id)  # it has crossed our end of it
+                else:
+                    yield self._answered(message)
+            case Unsubscribe(request_id) | FetchCancel(request_id):
+                yield from self._withdrawn(message, request_id)
+            case PublishDone():
+                yield from self._done(message)
+            case PublishNamespaceDone():
+                yield from self._namespace_done(message)
+            case PublishNamespaceCancel():
+                yield from self._namespace_cancelled(message)
+            case UnsubscribeNamespace():
+                yield from self._namespace_unwanted(message)
+            case MaxRequestId(most):
+                self.ids.raised(most)
+                self._flush_waiting()
+            case RequestsBlocked():
+                self._extend_credit(always=True)
+            case Goaway(uri):
+                if self.goaway is not None:
+                    raise violation("a second GOAWAY")
+                if uri and not self._is_client:
+                    raise violation("a client cannot name another session's URI")
+                self.goaway = message
+                yield message
+            case _:
+                raise violation(f"{type(message).__name__} has no place on the control stream")
+
+    def _asked(self, message: R, stream_id: int | None) -> Iterator[Message]:
+        request_id = message.request_id
+        self.ids.take(request_id, in_order=stream_id is None and self.dialect is DRAFT14)
+        kind = KINDS[type(message)]
+        pending = self.incoming[request_id] = Pending(kind, message, stream_id=stream_id)
+        message = replace(message, tokens=self.tokens.take(message.tokens))
+        pending.message = message
+        if isinstance(message, RequestUpdate):
+            existing = message.existing_id
+            if existing not in self.incoming and existing not in self.outgoing:
+                if not self.ids.has_been(existing):
+                    raise violation(f"an update of request {existing}, which has never been")
+                # It has crossed the end of what it updates.
+                reason = f"request {existing} has ended"
+                self.send(RequestError(request_id, RequestCode.DOES_NOT_EXIST, reason))
+                return
+        if isinstance(message, SubscribeNamespace) and self._overlaps(message):
+            self.send(
+                RequestError(
+                    request_id,
+                    RequestCode.PREFIX_OVERLAP,
+                    "there is a namespace subscription with a prefix in common already",
+                    kind=kind,
+                )
+            )
+            return
+        if isinstance(message, Publish):
+            self._take_alias(message.alias, request_id, message.track)
+        yield message
+
+    def _overlaps(self, message: SubscribeNamespace) -> bool:
+        return any(
+            isinstance(other.message, SubscribeNamespace)
+            and other_id != message.request_id
+            and all(a == b for a, b in zip(other.message.prefix, message.prefix, strict=False))
+            for other_id, other in self.incoming.items()
+        )
+
+    def _answered(self, message: Answer) -> Message:
+        request_id = message.request_id
+        pending = self.outgoing.get(request_id)
+        if pending is None or pending.answered:
+            raise violation(f"an answer to request {request_id}, which waits for none")
+        wanted: tuple[type, ...] = {
+            RequestKind.SUBSCRIBE: (SubscribeOk,),
+            RequestKind.PUBLISH: (PublishOk,),
+            RequestKind.FETCH: (FetchOk,),
+        }.get(pending.kind, (RequestOk,))
+        if not isinstance(message, (*wanted, RequestError)):
+            raise violation(f"{type(message).__name__} in answer to {pending.kind.value}")
+        if isinstance(message, RequestOk | RequestError):
+            if message.kind not in (None, pending.kind):
+                raise violation(f"{message.kind} is answered, and {pending.kind} was asked")
+            message = replace(message, kind=pending.kind)
+        pending.answered = True
+        if isinstance(message, SubscribeOk) and isinstance(pending.message, Subscribe):
+            self._take_alias(message.alias, request_id, pending.message.track)
+        if isinstance(message, RequestError) or pending.kind in (
+            RequestKind.UPDATE,
+            RequestKind.TRACK_STATUS,
+        ):
+            del self.outgoing[request_id]
+        return message
+
+    def _withdrawn(self, message: Unsubscribe | FetchCancel, request_id: int) -> Iterator[Message]:
+        wanted = RequestKind.FETCH if isinstance(message, FetchCancel) else RequestKind.SUBSCRIBE
+        pending = self.incoming.get(request_id)
+        if pending is None and wanted is RequestKind.SUBSCRIBE and request_id in self.outgoing:
+            wanted, pending = RequestKind.PUBLISH, self.outgoing[request_id]
+        if pending is None:
+            if not self.ids.has_been(request_id):
+                raise violation(f"request {request_id} has never been, and is withdrawn")
+            return  # our own end of it has crossed theirs
+        if pending.kind is not wanted:
+            raise violation(f"{type(message).__name__} for a {pending.kind.value}")
+        self.finish(request_id)
+        yield message
+
+    def _done(self, message: PublishDone) -> Iterator[Message]:
+        """The end of a subscription, ours by SUBSCRIBE or theirs by PUBLISH."""
+        request_id = message.request_id
+        wanted = RequestKind.SUBSCRIBE
+        pending = self.outgoing.get(request_id)
+        if pending is None:
+            wanted = RequestKind.PUBLISH
+            pending = self.incoming.get(request_id)
+        if pending is None:
+            if not self.ids.has_been(request_id):
+                raise violation(f"PUBLISH_DONE for request {request_id}, which has never been")
+            return
+        if pending.kind is not wanted:
+            raise violation(f"PUBLISH_DONE for a {pending.kind.value}")
+        yield message
+        self.finish(request_id)
+
+    def _namespace_done(self, message: PublishNamespaceDone) -> Iterator[Message]:
+        found = self._namespace_request(self.incoming, message.request_id, message.namespace)
+        if found is not None:
+            request_id, namespace = found
+            self.finish(request_id)
+            yield PublishNamespaceDone(request_id, namespace)
+
+    def _namespace_cancelled(self, message: PublishNamespaceCancel) -> Iterator[Message]:
+        found = self._namespace_request(self.outgoing, message.request_id, message.namespace)
+        if found is not None:
+            request_id, namespace = found
+            self.finish(request_id)
+            yield replace(message, request_id=request_id, namespace=namespace)
+
+    def _namespace_unwanted(self, message: UnsubscribeNamespace) -> Iterator[Message]:
+        """By its prefix, as draft 14 says, or by the request's id, as some clients do."""
+        for request_id, pending in list(self.incoming.items()):
+            asked = pending.message
+            if not isinstance(asked, SubscribeNamespace):
+                continue
+            if asked.prefix == message.prefix or (not message.prefix and request_id == message.id):
+                self.finish(request_id)
+                yield UnsubscribeNamespace(asked.prefix)
+                return
+
+    def _namespace_request(
+        self, table: dict[int, Pending], request_id: int | None, namespace: Namespace | None
+    ) -> tuple[int, Namespace] | None:
+        for key, pending in table.items():
+            if isinstance(pending.message, PublishNamespace) and (
+                key == request_id or pending.message.namespace == namespace
+            ):
+                return key, pending.message.namespace
+        if request_id is not None and not self.ids.has_been(request_id):
+            raise violation(f"request {request_id} has never been, and is withdrawn")
+        return None
+
+    # -- ids ---------------------------------------------------------------------------------------
+
+    def _take_alias(self, alias: int, request_id: int, track: TrackName) -> None:
+        if self._alias_tracks.get(alias, track) != track:
+            problem = f"track alias {alias} stands for another track already"
+            raise MoqtViolation(SessionCode.DUPLICATE_TRACK_ALIAS, problem)
+        other = self.aliases.get(alias)
+        if other in self.incoming or other in self.outgoing:
+            return  # the same track again, which is not for the alias to refuse
+        self.aliases[alias] = request_id
+        self._alias_tracks[alias] = track
+
+    def move_alias(self, alias: int, request_id: int) -> None:
+        """From now on an alias belongs to another request for its track."""
+        self.aliases[alias] = request_id
+
+    def drop_alias(self, alias: int, request_id: int | None = None) -> None:
+        """Nothing more is expected under an alias, if it still belongs to the request."""
+        if request_id is None or self.aliases.get(alias) == request_id:
+            self.aliases.pop(alias, None)
+            self._alias_tracks.pop(alias, None)
+
+    def finish(self, request_id: int) -> None:
+        """A request is over, and so is its share of what may be asked."""
+        mine = self.outgoing.pop(request_id, None)
+        if mine is not None and not mine.answered and mine.stream_id is None:
+            self._withdrawn_ids.add(request_id)
+        if self.incoming.pop(request_id, None) is not None:
+            self.ids.finished += 1
+            self._extend_credit()
+
+    def _extend_credit(self, *, always: bool = False) -> None:
+        """Allow as many new requests as have ended, a good part of the limit at a time."""
+        allowed = self.ids.credit(always=always) if self.ready else None
+        if allowed is not None:
+            self._write(MaxRequestId(allowed))
+
+    # -- saying ------------------------------------------------------------------------------------
+
+    def request(self, message: Request) -> int:
+        """Ask for something; its id is given here. It waits where the other side allows no more."""
+        request_id = self.ids.next()
+        message = replace(message, request_id=request_id)
+        kind = KINDS[type(message)]
+        pending = self.outgoing[request_id] = Pending(kind, message)
+        data = self.dialect.encode(message)
+        if kind is RequestKind.UPDATE and self.dialect is DRAFT14:
+            del self.outgoing[request_id]  # it has no answer
+        if isinstance(message, SubscribeNamespace) and self.dialect is DRAFT16:
+            pending.stream_id = self._wire.open_stream()
+            self._streams[pending.stream_id] = _Control(request_id=request_id, incoming=False)
+        if self._waiting or not self.ready or request_id >= self.ids.most:
+            self._waiting.append(_Waiting(request_id, data, pending.stream_id))
+            self._say_blocked()
+        else:
+            self._write_bytes(data, pending.stream_id)
+        return request_id
+
+    @property
+    def can_request(self) -> bool:
+        """Whether another request of ours may wait for its turn."""
+        return len(self._waiting) < self._limits.waiting
+
+    def flush(self) -> None:
+        """The setup is done: say what waited for it."""
+        self._flush_waiting()
+
+    def _flush_waiting(self) -> None:
+        while self._waiting and self._waiting[0].request_id < self.ids.most:
+            _, data, stream_id, fin = self._waiting.popleft()
+            self._write_bytes(data, stream_id, fin=fin)
+        self._say_blocked()
+
+    def _say_blocked(self) -> None:
+        if self.ready and self._waiting and self.ids.blocked_is_news():
+            self._write(RequestsBlocked(self.ids.most))
+
+    def _write_behind(
+        self, request_id: int, data: bytes, stream_id: int | None = None, *, fin: bool = False
+    ) -> None:
+        """Say something of a request: behind it, where it waits, since ids are without gaps."""
+        if any(item.request_id == request_id for item in self._waiting):
+            self._waiting.append(_Waiting(request_id, data, stream_id, fin))
+        else:
+            self._write_bytes(data, stream_id, fin=fin)
+
+    def _write_bytes(self, data: bytes, stream_id: int | None, *, fin: bool = False) -> None:
+        stream_id = self._control if stream_id is None else stream_id
+        if stream_id is not None:
+            self._wire.send(stream_id, data, fin=fin)
+
+    def send(self, message: Message) -> None:
+        """Answer, withdraw, or end something."""
+        match message:
+            case RequestOk(request_id) | RequestError(request_id):
+                self._send_answer(message, request_id)
+            case SubscribeOk(request_id) | PublishOk(request_id) | FetchOk(request_id):
+                if (pending := self.incoming.get(request_id)) is not None:
+                    pending.answered = True
+                self._write(message)
+            case PublishDone(request_id) | Unsubscribe(request_id) | FetchCancel(request_id):
+                self._write_behind(request_id, self.dialect.encode(message))
+                self.finish(request_id)
+            case PublishNamespaceDone(request_id) if request_id in self.outgoing:
+                namespace = self.outgoing[request_id].message.namespace  # type: ignore[union-attr]
+                done = PublishNamespaceDone(request_id, namespace)
+                self._write_behind(request_id, self.dialect.encode(done))
+                self.finish(request_id)
+            case PublishNamespaceCancel(_, _, request_id) if request_id in self.incoming:
+                namespace = self.incoming[request_id].message.namespace  # type: ignore[union-attr]
+                self._write(replace(message, namespace=namespace))
+                self.finish(request_id)
+            case Goaway():
+                if not self._said_goaway:
+                    self._said_goaway = True
+                    self._write(message)
+            case _:
+                self._write(message)
+
+    def _send_answer(self, message: RequestOk | RequestError, request_id: int) -> None:
+        pending = self.incoming.get(request_id)
+        if pending is None or pending.answered:
+            return
+        message = replace(message, kind=pending.kind)
+        pending.answered = True
+        refused = isinstance(message, RequestError)
+        if pending.stream_id is not None:
+            data = self.dialect.encode(message)
+            self._wire.send(pending.stream_id, data, fin=refused)
+        elif pending.kind is not RequestKind.UPDATE or self.dialect is not DRAFT14:
+            self._write(message)
+        if refused or pending.kind in (RequestKind.UPDATE, RequestKind.TRACK_STATUS):
+            self.finish(request_id)
+
+    # -- namespaces --------------------------------------------------------------------------------
+
+    def tell_namespace(self, request_id: int, namespace: Namespace) -> int | None:
+        """Tell who subscribed to a prefix of a namespace below it.
+
+        Draft 14 does it with a PUBLISH_NAMESPACE, whose request id is returned; a client that
+        allows us no requests hears no more than may wait for them.
+        """
+        pending = self.incoming.get(request_id)
+        if pending is None or not isinstance(pending.message, SubscribeNamespace):
+            return None
+        if pending.stream_id is None:
+            ask = self.can_request
+            return self.request(PublishNamespace(0, namespace)) if ask else None
+        suffix = namespace[len(pending.message.prefix) :]
+        self._wire.send(pending.stream_id, self.dialect.encode(NamespaceAdded(suffix)))
+        return None
+
+    def tell_namespace_gone(
+        self, request_id: int, namespace: Namespace, said_id: int | None
+    ) -> None:
+        """A namespace that was told is no more; `said_id` is what `tell_namespace` returned."""
+        if said_id is not None:
+            self.send(PublishNamespaceDone(said_id, namespace))
+            return
+        pending = self.incoming.get(request_id)
+        if pending is not None and isinstance(pending.message, SubscribeNamespace):
+            suffix = namespace[len(pending.message.prefix) :]
+            if pending.stream_id is not None:
+                self._wire.send(pending.stream_id, self.dialect.encode(NamespaceDone(suffix)))
+
+    def unsubscribe_namespace(self, request_id: int) -> None:
+        """We no longer want to hear of a prefix."""
+        pending = self.outgoing.get(request_id)
+        if pending is None or not isinstance(pending.message, SubscribeNamespace):
+            return
+        # What has crossed this, an answer or news, is passed over when it comes.
+        if pending.stream_id is not None:
+            self._write_behind(request_id, b"", pending.stream_id, fin=True)
+        else:
+            unwanted = UnsubscribeNamespace(pending.message.prefix)
+            self._write_behind(request_id, self.dialect.encode(unwanted))
+        self.finish(request_id)
+
+    def _write(self, message: Message) -> None:
+        if self._control is not None:
+            self._wire.send(self._control, self.dialect.encode(message))
