@@ -7,17 +7,22 @@ dropped. A queue here is
     rank -> streams of that rank, each with its chunks in order
 
 where a rank is anything that sorts: the smallest goes first, streams of equal rank take turns.
+Those that are not open yet stand in a queue of their own, so that they cost nothing while the peer
+allows no more streams, however many they are.
 Bytes of a stream cannot be left out, so a stream that loses a chunk is reset. Datagrams go ahead
 of streams, as the congestion window allows, and are lost one by one.
 
 A write finds one of three cases: nothing waits and QUIC has room, and it goes straight through;
-or it queues; or the bound is reached, and the oldest stream of the largest rank is dropped for it.
+or it queues; or the bound is reached, and the oldest streams of the least urgent class are dropped
+for it. A class is a rank, or the priorities that a rank of several parts begins with: of streams
+with equal priorities the oldest go, whichever would be sent first.
 """
 
 from __future__ import annotations
 
 from bisect import insort
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from time import monotonic
@@ -33,6 +38,12 @@ if TYPE_CHECKING:
 
 Rank = Any
 "Whatever sorts against the other ranks of the same egress: a number, or a tuple of them."
+
+# How many parts of a rank are priorities; what follows is an order among equals.
+CLASS_PARTS: Final = 2
+
+# With so many streams waiting, room is made for more than one write at a time.
+MANY_STREAMS: Final = 64
 
 # Streams of equal rank take turns after this much: a GSO batch's worth.
 TURN_BYTES: Final = 64 * 1024
@@ -74,6 +85,8 @@ class Counters:
     expired_bytes: int = 0
     overflowed_streams: int = 0
     overflowed_bytes: int = 0
+    unopened_streams: int = 0
+    "Dropped before they had begun."
     expired_datagrams: int = 0
     overflowed_datagrams: int = 0
 
@@ -86,6 +99,7 @@ class EgressStream:
         "chunks",
         "essential",
         "fin",
+        "number",
         "over",
         "queued_bytes",
         "rank",
@@ -95,6 +109,8 @@ class EgressStream:
 
     def __init__(self, egress: Egress, rank: Rank, ttl_s: float, stream_id: int | None) -> None:
         self.rank = rank
+        self.number = egress.next_number()
+        "Its place among the streams, by age."
         self.ttl_s = ttl_s
         self.stream_id = stream_id
         self.essential = stream_id is not None
@@ -171,8 +187,26 @@ class Egress:
         self._full_code = full_code
         self._clock = clock
         self._waiting: _Ranked[EgressStream] = _Ranked()
+        "Open streams with something to send,"
+        self._unopened: _Ranked[EgressStream] = _Ranked()
+        "and those that are to be opened for it."
+        self._limited = False
+        "The peer allows no more streams, as far as we know."
+        self._opening = False
+        "Whose turn it is, where both have streams of the same rank."
         self._datagrams: _Ranked[tuple[float, bytes]] = _Ranked()
         self._open: dict[int, EgressStream] = {}
+        self._numbers = 0
+        self._flushed: list[Callable[[], None]] = []
+        self.pressed = False
+        "More waits than is good: whoever writes might wait a little."
+        self.on_pressure: Callable[[], None] | None = None
+        "Called when that has changed."
+
+    def next_number(self) -> int:
+        """The place of a new stream among the others."""
+        self._numbers += 1
+        return self._numbers
 
     # -- what a session calls --------------------------------------------------------------------
 
@@ -188,13 +222,13 @@ class Egress:
 
     def write(self, stream: EgressStream, data: BytesLike, *, fin: bool) -> bool:
         """As `EgressStream.write` and `finish`."""
-        if not self._waiting and self._hand_over(stream, data, fin=fin):
+        if not self._waits and self._hand_over(stream, data, fin=fin):
             return fin or not stream.over
         size = memoryview(data).nbytes
         if not self._make_room(stream, size):
             return False
         if not stream.chunks:
-            self._waiting.lane(stream.rank).append(stream)
+            self._queue_of(stream).lane(stream.rank).append(stream)
         # Whoever wrote may use its buffer again; what waits must not change.
         chunk = data if isinstance(data, bytes) else bytes(data)
         stream.chunks.append((self._clock() + stream.ttl_s, chunk))
@@ -202,13 +236,24 @@ class Egress:
         stream.fin = stream.over = fin
         self.queued_bytes += size
         self._pump()
+        if self.queued_bytes > self._config.pressure_bytes and not self.pressed:
+            self._press(True)
         return True
+
+    def when_flushed(self, call: Callable[[], None]) -> None:
+        """Call when all that was written before has been sent."""
+        if not self._waits and not self._pipe.buffered_bytes:
+            call()
+        else:
+            self._flushed.append(call)
+            self._pipe.wake_below(0)
 
     def reset(self, stream: EgressStream, code: int) -> None:
         """As `EgressStream.reset`."""
         self._discard(stream)
         if stream.stream_id is not None:
-            self._pipe.reset_stream(stream.stream_id, code)
+            with suppress(ConnectionClosed):
+                self._pipe.reset_stream(stream.stream_id, code)
 
     def send_datagram(self, data: bytes, rank: Rank = 0, ttl_us: int = 0) -> None:
         """Send a datagram when the congestion window allows, if it is not too old by then."""
@@ -230,13 +275,23 @@ class Egress:
     # -- what a connection calls -----------------------------------------------------------------
 
     def writable(self) -> None:
-        """QUIC has room again."""
+        """QUIC has room again, or streams to open."""
+        self._limited = False
         self._pump_datagrams()
         self._pump()
+        if self.pressed and self.queued_bytes <= self._config.pressure_bytes // 2:
+            self._press(False)
+        if self._flushed:
+            if self._waits or self._pipe.buffered_bytes:
+                self._pipe.wake_below(0)
+            else:
+                calls, self._flushed = self._flushed, []
+                for call in calls:
+                    call()
 
     def tick(self, now: float) -> None:
         """Drop what has expired, also where nothing moves."""
-        for stream in [s for s in self._waiting if s.chunks[0][0] <= now]:
+        for stream in [s for s in self._all_waiting() if s.chunks[0][0] <= now]:
             self._drop_expired(stream)
         for rank in list(self._datagrams.ranks):
             lane = self._datagrams.lanes[rank]
@@ -250,18 +305,37 @@ class Egress:
 
     # -- how it works ----------------------------------------------------------------------------
 
+    @property
+    def _waits(self) -> bool:
+        """Whether any stream has something to send."""
+        return bool(self._waiting.ranks or self._unopened.ranks)
+
+    def _queue_of(self, stream: EgressStream) -> _Ranked[EgressStream]:
+        return self._unopened if stream.stream_id is None else self._waiting
+
+    def _all_waiting(self) -> Iterator[EgressStream]:
+        yield from self._waiting
+        yield from self._unopened
+
+    def _press(self, pressed: bool) -> None:
+        self.pressed = pressed
+        if self.on_pressure is not None:
+            self.on_pressure()
+
     def _hand_over(self, stream: EgressStream, data: BytesLike, *, fin: bool) -> bool:
         """Give bytes to QUIC; False if it has no room for them now."""
         pipe = self._pipe
         if pipe.buffered_bytes >= self._config.quic_queue_bytes:
             return False
         try:
-            if stream.stream_id is None:
-                stream.stream_id = pipe.open_stream(unidirectional=True)
-                self._open[stream.stream_id] = stream
-                self.counters.streams += 1
-            alive = pipe.write(stream.stream_id, data, fin=fin)
-        except (StreamLimitReached, SendBufferFull):
+            stream_id = stream.stream_id
+            if stream_id is None:
+                stream_id = self._open_on_connection(stream)
+            alive = pipe.write(stream_id, data, fin=fin)
+        except StreamLimitReached:
+            self._limited = True
+            return False
+        except SendBufferFull:
             return False
         except ConnectionClosed:
             alive = False
@@ -271,25 +345,47 @@ class Egress:
             self._discard(stream)
         return True
 
+    def _open_on_connection(self, stream: EgressStream) -> int:
+        stream_id = self._pipe.open_stream(unidirectional=True)
+        if stream.chunks:
+            self._unopened.lanes[stream.rank].remove(stream)
+            self._unopened.tidy(stream.rank)
+            self._waiting.lane(stream.rank).append(stream)
+        stream.stream_id = stream_id
+        self._open[stream_id] = stream
+        self.counters.streams += 1
+        return stream_id
+
     def _pump(self) -> None:
         """Give QUIC what is most urgent until it has enough."""
-        waiting, now = self._waiting, self._clock()
-        unopened: list[EgressStream] = []
-        while waiting and self._pipe.buffered_bytes < self._config.quic_queue_bytes:
-            lane = waiting.lanes[waiting.ranks[0]]
+        now = self._clock()
+        while self._pipe.buffered_bytes < self._config.quic_queue_bytes:
+            queue = self._most_urgent()
+            if not queue:
+                break
+            lane = queue.lanes[queue.ranks[0]]
             stream = lane[0]
             if stream.chunks[0][0] <= now:
                 self._drop_expired(stream)
-            elif not self._take_turn(stream):
-                # No stream left to open: those that are open already go on.
-                unopened.append(lane.popleft())
-                waiting.tidy(stream.rank)
-            elif stream.chunks:
-                lane.rotate(-1)
-        for stream in reversed(unopened):
-            waiting.lane(stream.rank).appendleft(stream)
-        if waiting:
+            elif self._take_turn(stream):
+                if stream.chunks and queue is self._waiting:
+                    lane.rotate(-1)
+            elif queue is self._waiting:
+                break
+        if self._waits:
             self._pipe.wake_below(self._config.quic_queue_bytes // 2)
+
+    def _most_urgent(self) -> _Ranked[EgressStream]:
+        """The queue that is next; where no stream can be opened, that of the open ones."""
+        waiting, unopened = self._waiting, self._unopened
+        if self._limited or not unopened.ranks:
+            return waiting
+        if not waiting.ranks:
+            return unopened
+        if waiting.ranks[0] == unopened.ranks[0]:
+            self._opening = not self._opening
+            return unopened if self._opening else waiting
+        return waiting if waiting.ranks[0] < unopened.ranks[0] else unopened
 
     def _take_turn(self, stream: EgressStream) -> bool:
         """Hand over up to a turn's bytes of a stream; False if it could not even begin."""
@@ -333,20 +429,28 @@ class Egress:
         if self.queued_bytes + size <= bound:
             return True
         self.tick(self._clock())
-        while self.queued_bytes + size > bound and not writer.over:
-            victim = next((s for s in self._waiting if not s.essential), writer)
-            if victim.rank < writer.rank:
-                victim = writer
-            if victim.essential:
-                raise SendBufferFull(f"{self.queued_bytes} bytes wait and none can be dropped")
+        waiting = [stream for stream in self._all_waiting() if not stream.essential]
+        if len(waiting) > MANY_STREAMS:
+            bound = bound * 3 // 4
+        if not writer.essential and not writer.chunks:
+            waiting.append(writer)
+        waiting.sort(key=lambda stream: stream.number)
+        waiting.sort(key=_class, reverse=True)
+        for victim in waiting:
+            if self.queued_bytes + size <= bound or writer.over:
+                break
             self.counters.overflowed_streams += 1
             self.counters.overflowed_bytes += victim.queued_bytes + (victim is writer) * size
+            self.counters.unopened_streams += victim.stream_id is None
             self.reset(victim, self._full_code)
+        if writer.essential and self.queued_bytes + size > self._config.queue_bytes:
+            raise SendBufferFull(f"{self.queued_bytes} bytes wait and none can be dropped")
         return not writer.over
 
     def _drop_expired(self, stream: EgressStream) -> None:
         self.counters.expired_streams += 1
         self.counters.expired_bytes += stream.queued_bytes
+        self.counters.unopened_streams += stream.stream_id is None
         self.reset(stream, self._expired_code)
 
     def _discard(self, stream: EgressStream) -> None:
@@ -355,8 +459,14 @@ class Egress:
         if stream.stream_id is not None:
             self._open.pop(stream.stream_id, None)
         if stream.chunks:
-            self._waiting.lanes[stream.rank].remove(stream)
-            self._waiting.tidy(stream.rank)
+            queue = self._queue_of(stream)
+            queue.lanes[stream.rank].remove(stream)
+            queue.tidy(stream.rank)
             self.queued_bytes -= stream.queued_bytes
             stream.queued_bytes = 0
             stream.chunks.clear()
+
+
+def _class(stream: EgressStream) -> Rank:
+    rank = stream.rank
+    return rank[:CLASS_PARTS] if isinstance(rank, tuple) else rank

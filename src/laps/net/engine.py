@@ -3,7 +3,7 @@
 qh3 is a Rust core behind a Python face. The face is kept for the TLS handshake; once that is
 over, packets, events and streams go straight to and from the core. Everything here leans on
 private names of exactly qh3 2.1.0, which is why the version is pinned and why all of it stands
-in this file and `handshake.py`. What is mended, each with a test of its own in
+in this file, `events.py` and `handshake.py`. What is mended, each with a test of its own in
 `tests/unit/net/test_engine.py`:
 
 - a client with a zero-length connection id (Chromium, always) fails the handshake: `handshake.Face`
@@ -16,6 +16,8 @@ in this file and `handshake.py`. What is mended, each with a test of its own in
 - the code of an application's close is not told apart from a transport error: `_deliver_rare`
 - no common ALPN is reported as a handshake failure, not as what it is: `_receive_crypto`
 - hostile handshake bytes make TLS raise, and even panic, in the caller: `_receive_crypto`
+- a client that pads behind its first packet (aioquic) fails the handshake: `_poll_in_handshake`
+- a stream that ends while its repetition waits breaks the connection: `events.Events`
 - the face spends a third of the sending time in wrappers and log hooks: `transmit`, `receive`
 
 The order in which to pump it: `receive` or `handle_timer`, then `transmit` until it returns
@@ -40,6 +42,7 @@ from laps.errors import (
     SendBufferFull,
     StreamLimitReached,
 )
+from laps.net.events import Event, Events
 from laps.net.handshake import Address, Face
 
 if TYPE_CHECKING:
@@ -152,6 +155,8 @@ class Engine:
         self._held: tuple[bytes, Address] | None = None
         self._paused = False
         self._paused_bytes = 0
+        self._delivering = False
+        self._events = Events(self._deliver_rare)
         self._unsent: set[int] = set()
         self._buffered = 0
         self._wake_below = -1
@@ -198,7 +203,8 @@ class Engine:
                 for data in datagrams:
                     self._face.receive_datagram(data, addr, now)
                 return
-            core.receive_many_datagrams(datagrams, addr, now)
+            report = core.receive_many_datagrams(datagrams, addr, now)
+            self._events.received(core, report[5])
         except BaseException as error:
             self._fail("receiving packets", error)
         self._drain()
@@ -209,22 +215,41 @@ class Engine:
         if core is None or self.terminated:
             return None
         self._datagram_budget = None
-        poll = core.poll_transmit
+        poll = core.poll_transmit if self._core is not None else self._poll_in_handshake
         try:
             packet = self._held or poll(now)
             self._held = None
             if packet is None:
+                self._events.sent(core, 0, all_sent=True)
                 return None
             datagrams, addr = [packet[0]], packet[1]
-            while len(datagrams) < most and (packet := poll(now)) is not None:
+            for _ in range(most - 1):
+                if (packet := poll(now)) is None:
+                    break
                 if packet[1] != addr:
                     self._held = packet  # a path being validated
                     break
                 datagrams.append(packet[0])
+            self._events.sent(core, len(datagrams), all_sent=packet is None)
         except BaseException as error:
             self._fail("building a packet", error)
             return None
         return datagrams, addr
+
+    def _poll_in_handshake(self, now: float) -> tuple[bytes, Address] | None:
+        """The next packet; None also where qh3 fails for want of room to answer.
+
+        A server may send three times what it received from an address it has no proof of. qh3
+        does not count padding behind the packet (aioquic's), and raises when less than a packet
+        is left of that. What the client sends next makes room.
+        """
+        core = self._face.core
+        try:
+            return None if core is None else core.poll_transmit(now)
+        except RuntimeError as error:
+            if "capacity exhausted" not in str(error):
+                raise
+            return None
 
     def timer(self) -> float | None:
         """When `handle_timer` wants to be called."""
@@ -254,7 +279,10 @@ class Engine:
             self.wake_below(self.limits.send_buffer_bytes)
             kind = "unidirectional" if unidirectional else "bidirectional"
             raise StreamLimitReached(f"the peer allows {limit} {kind} streams and all are used")
-        return core.open_stream(unidirectional)
+        try:
+            return core.open_stream(unidirectional)
+        except RuntimeError:
+            raise _closing() from None
 
     def write(self, stream_id: int, data: BytesLike, *, fin: bool = False) -> bool:
         """Queue bytes on a stream; False if the stream is over.
@@ -271,8 +299,8 @@ class Engine:
             )
         try:
             core.send_stream(stream_id, data, fin)
-        except ValueError:
-            return False
+        except (ValueError, RuntimeError):
+            return False  # the stream is over, or the peer's close is among what is being read
         if size:
             self._unsent.add(stream_id)
             self._buffered += size
@@ -280,12 +308,12 @@ class Engine:
 
     def reset_stream(self, stream_id: int, code: int) -> None:
         """Give up sending on a stream; nothing happens if it is over already."""
-        with suppress(ValueError):
+        with suppress(ValueError, RuntimeError):
             self._living_core().reset_stream(stream_id, code)
 
     def stop_stream(self, stream_id: int, code: int) -> None:
         """Ask the peer to stop sending on a stream; nothing happens if it has ended."""
-        with suppress(ValueError):
+        with suppress(ValueError, RuntimeError):
             self._living_core().stop_sending(stream_id, code)
 
     @property
@@ -319,7 +347,10 @@ class Engine:
             self.wake_below(self.limits.send_buffer_bytes)
             return False
         self._datagram_budget -= cost
-        core.send_datagram(data)
+        try:
+            core.send_datagram(data)
+        except RuntimeError:
+            raise _closing() from None
         return True
 
     def ping(self) -> None:
@@ -346,6 +377,8 @@ class Engine:
                     unsent.add(stream_id)
             self._unsent = unsent
             self._buffered = total
+        if self._events.release(core):
+            self._drain()
         if self._buffered <= self._wake_below:
             self._wake()
 
@@ -448,39 +481,46 @@ class Engine:
 
     def _drain(self) -> None:
         core = self._core or self._face.core
-        if core is None or self.terminated:
+        if core is None or self.terminated or self._delivering:
             return
         if self._paused and core.state != "connected":
             self._paused = False
-        while True:
-            try:
-                self._deliver(core)
-                return
-            except RemoteProtocolError as error:
-                self.close(error.code, str(error))
-            except Exception:
-                # A receiver that fails is our defect; it costs its own connection and no other.
-                log.exception("the receiver of a connection failed")
-                self.close(int(QuicErrorCode.INTERNAL_ERROR), "internal error", application=False)
+        self._delivering = True
+        try:
+            while not self._deliver_safely(core):
+                pass
+        finally:
+            self._delivering = False
+
+    def _deliver_safely(self, core: QuicConnectionCore) -> bool:
+        """As `_deliver`; False if the receiver failed, and there may be more."""
+        try:
+            self._deliver(core)
+        except RemoteProtocolError as error:
+            self.close(error.code, str(error))
+            return False
+        except Exception:
+            # A receiver that fails is our defect; it costs its own connection and no other.
+            log.exception("the receiver of a connection failed")
+            self.close(int(QuicErrorCode.INTERNAL_ERROR), "internal error", application=False)
+            return False
+        return True
 
     def _deliver(self, core: QuicConnectionCore) -> None:
-        next_event = core.next_event
-        while not self._paused:
-            event = next_event()
-            if event is None:
-                return
-            kind = event[0]
-            if kind == "stream_data":
+        events = self._events
+        while not self._paused and events.gather(core):
+            while not self._paused and (came := events.next_stream()) is not None:
                 if (receiver := self.receiver) is not None and self.close_state is None:
-                    receiver.stream_data(event[1], event[2], event[3])
-            elif kind == "datagram":
-                if (receiver := self.receiver) is not None and self.close_state is None:
-                    receiver.datagram(event[1])
-            else:
-                self._deliver_rare(core, kind, event)
+                    receiver.stream_data(*came)
+            if not self._paused and (late := events.late) is not None:
+                events.late = None
+                if late[0] != "datagram":
+                    self._deliver_rare(late)
+                elif (receiver := self.receiver) is not None and self.close_state is None:
+                    receiver.datagram(late[1])
 
-    def _deliver_rare(self, core: QuicConnectionCore, kind: str, event: tuple[Any, ...]) -> None:
-        match kind:
+    def _deliver_rare(self, event: Event) -> None:
+        match event[0]:
             case "stream_reset" if self.receiver is not None and self.close_state is None:
                 self.receiver.stream_reset(event[1], event[2])
             case "stop_sending" if self.receiver is not None and self.close_state is None:
@@ -546,3 +586,8 @@ def _reraise_unless_of_qh3(error: BaseException) -> None:
     """Let through what ends a program; a panic in Rust only looks like that, and has no name."""
     if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
         raise error
+
+
+def _closing() -> ConnectionClosed:
+    """The core has read of the peer's close, and nobody has been told yet."""
+    return ConnectionClosed(0, "it is being closed", by_peer=True, application=False)

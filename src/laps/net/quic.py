@@ -238,6 +238,14 @@ class Endpoint:
             self._serving.cancel()
         self._udp.close()
 
+    def abandon(self) -> None:
+        """Free the port at once, and leave the peers to find out."""
+        self._closing = self._closed = True
+        self._ticker.cancel()
+        if self._serving is not None:
+            self._serving.cancel()
+        self._udp.close()
+
     # -- reading ---------------------------------------------------------------------------------
 
     def _readable(self) -> None:
@@ -460,6 +468,11 @@ class Endpoint:
 
     def _timer_due(self, connection: Connection) -> None:
         del self._timers[connection]
+        # In a busy turn timers come ahead of the socket, where the acknowledgement may be waiting
+        # that this one would miss: what is not lost would be sent again.
+        self._readable()
+        if connection not in self._connections:
+            return
         now = monotonic()
         deadline = connection.engine.timer()
         # The loop counts in milliseconds and may call that much early.

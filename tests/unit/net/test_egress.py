@@ -25,6 +25,8 @@ class FakePipe:
     def __init__(self) -> None:
         self.buffered_bytes = 0
         self.streams_left = 1000
+        self.openings = 0
+        "How often a stream was asked for."
         self.datagram_room = 0
         self.written: list[tuple[int, bytes]] = []
         self.finished: list[int] = []
@@ -39,6 +41,7 @@ class FakePipe:
         assert unidirectional
         if self.closed:
             raise ConnectionClosed(1, "over", by_peer=True, application=True)
+        self.openings += 1
         if not self.streams_left:
             raise StreamLimitReached("none left")
         self.streams_left -= 1
@@ -57,6 +60,8 @@ class FakePipe:
         return True
 
     def reset_stream(self, stream_id: int, code: int) -> None:
+        if self.closed:
+            raise ConnectionClosed(1, "over", by_peer=True, application=True)
         self.resets.append((stream_id, code))
 
     def send_datagram(self, data: bytes) -> bool:
@@ -274,6 +279,47 @@ def test_a_stream_the_peer_stopped_is_over() -> None:
     bench.pipe.buffered_bytes = 0
     assert not other.write(b"3")
     assert other.over
+
+
+def test_streams_that_cannot_be_opened_cost_nothing_while_open_ones_go_on() -> None:
+    bench = Bench(quic_queue_bytes=1000)
+    going_on = bench.egress.open(0)
+    going_on.write(b"a")
+    bench.pipe.streams_left = 0
+    for number in range(100):
+        bench.egress.open(number).finish(b"b")
+        going_on.write(b"a")
+    assert bench.pipe.openings == 2
+    assert bench.pipe.written == [(1, b"a")] * 101
+    bench.pipe.streams_left = 100
+    bench.egress.writable()
+    assert bench.pipe.openings == 102
+    assert len(bench.pipe.finished) == 100
+    assert bench.egress.queued_bytes == 0
+
+
+def test_streams_to_be_opened_and_open_ones_of_the_same_rank_take_turns() -> None:
+    much = 10 * TURN_BYTES
+    bench = Bench(queue_bytes=much, quic_queue_bytes=much)
+    bench.pipe.buffered_bytes = much
+    streams = [bench.egress.open(0) for _ in range(3)]
+    for stream in streams:
+        for _ in range(3):
+            stream.write(bytes(TURN_BYTES))
+    bench.pipe.buffered_bytes = 0
+    bench.egress.writable()
+    order = [stream_id for stream_id, _ in bench.pipe.written]
+    assert sorted(order) == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert set(order[:5]) == {1, 2, 3}
+
+
+def test_a_stream_of_a_connection_that_is_over_can_be_reset() -> None:
+    bench = Bench()
+    stream = bench.egress.open(0)
+    stream.write(b"a")
+    bench.pipe.closed = True
+    stream.reset(7)
+    assert stream.over
 
 
 def test_a_finished_stream_that_still_waits_can_be_reset() -> None:
