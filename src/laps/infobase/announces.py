@@ -52,6 +52,10 @@ class Announces(Generic[K]):
     def __len__(self) -> int:
         return sum(map(len, self._infos.values()))
 
+    def __contains__(self, origin: object) -> bool:
+        """Whether an origin announces anything."""
+        return origin in self._infos
+
     def __iter__(self) -> Iterator[tuple[K, AnnounceInfo]]:
         """Every announce with its origin."""
         for origin, infos in tuple(self._infos.items()):

@@ -135,6 +135,17 @@ class Namespaces:
             for source in sorted(sources)
         ]
 
+    def names(self) -> list[Names]:
+        """Everything that is offered, once each."""
+        return list(self._sources)
+
+    def offering(self, namespace: tuple[bytes, ...], name: bytes) -> list[NodeId]:
+        """The nodes that offer a track: by its name, or by a beginning of its namespace."""
+        found: set[NodeId] = set(self._sources.get((namespace, name), ()))
+        for length in range(len(namespace), -1, -1):
+            found |= self._sources.get((namespace[:length], None), set())
+        return sorted(found)
+
     # -- how it works ----------------------------------------------------------------------------
 
     def _is_newer(self, info: NamespaceInfo, names: Names, now: float) -> bool:

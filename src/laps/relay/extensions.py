@@ -5,8 +5,9 @@
   nor to the node itself. Whoever no longer knows a way to a node forgets what it said.
 - Every relay but a Stub keeps them, a Via too: there are few of them, and a peer that comes later
   is told.
-- A Stub hears none of them. It tells its Edge what its publishers offer, and the Edge offers it as
-  its own, as it does with announces.
+- A Stub tells its Edge what its publishers offer, and the Edge offers it as its own, as it does
+  with announces. It hears from its Edge of all namespaces there are, with the Edge as their source,
+  and of metrics nothing.
 - A peer whose control link has no extensions is passed by. What is beyond it is not heard of.
 - GOAWAY is between two relays and goes no further.
 """
@@ -125,6 +126,8 @@ class Extensions:
         "The control link on which each peer has been told what is our own."
         self._confirming: dict[NodeId, _Confirming] = {}
         self._publishers: dict[Names, dict[Hashable, None]] = {}
+        self._stub_sequences: dict[Names, int] = {}
+        "The last that Stubs were told of each namespace."
         self._measured: NodeMetrics | None = None
         self._metrics_told_at: float | None = None
         self._metrics_at: float | None = None
@@ -148,6 +151,11 @@ class Extensions:
             due = now + self.settings.confirm_s
             self._confirming[peer.node_id] = _Confirming(control, due)
 
+    def begin_stub(self, peer: Peer, now: float) -> None:
+        """A Stub is there: tell it what there is."""
+        for names in self.namespaces.names():
+            self._tell_stub(peer, names, added=True, now=now)
+
     def advertised(self, peer: Peer, node_id: NodeId) -> None:
         """A peer has just been told of a node that it did not know of by us."""
         if self._hears(peer):
@@ -162,9 +170,9 @@ class Extensions:
             case NodeMetricsAdv(metrics):
                 return self._metrics_heard(peer, metrics)
             case NamespaceInfoAdv(info) if stub is not None:
-                self.announce(stub, info.namespace, info.name, now)
+                self.announce(stub, info.namespace, info.name, now, peer)
             case NamespaceInfoWd(info) if stub is not None:
-                self.unannounce(stub, info.namespace, info.name, now)
+                self.unannounce(stub, info.namespace, info.name, now, peer)
             case NamespaceInfoAdv(info):
                 return self._namespace_heard(peer, info, added=True, now=now)
             case NamespaceInfoWd(info):
@@ -179,7 +187,7 @@ class Extensions:
         """A link is over."""
         self._draining.discard(link_id)
 
-    def purge(self, node_id: NodeId) -> None:
+    def purge(self, node_id: NodeId, now: float) -> None:
         """No way leads to a node any more."""
         self._begun.pop(node_id, None)
         self._confirming.pop(node_id, None)
@@ -187,13 +195,24 @@ class Extensions:
             self._report(gone)
         for change in self.namespaces.purge_source(node_id):
             self._report(change)
+            if change.first:
+                names = change.info.namespace, change.info.name
+                self._tell_stubs(names, None, added=False, now=now)
 
     # -- our own -----------------------------------------------------------------------------------
 
     def announce(
-        self, client: Hashable, namespace: tuple[bytes, ...], name: bytes | None, now: float
+        self,
+        client: Hashable,
+        namespace: tuple[bytes, ...],
+        name: bytes | None,
+        now: float,
+        heard_from: Peer | None = None,
     ) -> None:
-        """A publisher offers a namespace or a track; the first here is told to the network."""
+        """A publisher offers a namespace or a track; the first here is told to the network.
+
+        `heard_from` is the Stub it is at, if it is not here itself.
+        """
         try:
             check_full_name(namespace, name)
         except InvalidEncoding:
@@ -203,10 +222,15 @@ class Extensions:
         first = not publishers
         publishers[client] = None
         if first:
-            self._tell_own((namespace, name), added=True, now=now)
+            self._tell_own((namespace, name), heard_from, added=True, now=now)
 
     def unannounce(
-        self, client: Hashable, namespace: tuple[bytes, ...], name: bytes | None, now: float
+        self,
+        client: Hashable,
+        namespace: tuple[bytes, ...],
+        name: bytes | None,
+        now: float,
+        heard_from: Peer | None = None,
     ) -> None:
         """A publisher offers it no more; the last here is told to the network."""
         names = namespace, name
@@ -216,7 +240,7 @@ class Extensions:
         del publishers[client]
         if not publishers:
             del self._publishers[names]
-            self._tell_own(names, added=False, now=now)
+            self._tell_own(names, heard_from, added=False, now=now)
 
     def client_closed(self, client: Hashable, now: float) -> None:
         """A publisher, or a Stub, is gone with all it offered."""
@@ -277,12 +301,13 @@ class Extensions:
     # -- what comes in -----------------------------------------------------------------------------
 
     def _is_wanted(self, peer: Peer, source: NodeId) -> bool:
-        """Whether what a node says is for us: we are no Stub, and know a way to it."""
-        speaks = not self._is_stub and not peer.is_stub
-        return speaks and source != self._self_id and self._nodes.best(source) is not None
+        """Whether what a node says is for us: we know a way to it."""
+        if self._is_stub:
+            return source == peer.node_id
+        return not peer.is_stub and source != self._self_id and self._nodes.best(source) is not None
 
     def _metrics_heard(self, peer: Peer, metrics: NodeMetrics) -> bool:
-        if not self._is_wanted(peer, metrics.source_node_id):
+        if self._is_stub or not self._is_wanted(peer, metrics.source_node_id):
             return False
         if (change := self.metrics.add(metrics)) is not None:
             self._report(change)
@@ -306,6 +331,9 @@ class Extensions:
             self._report(change)
             message = NamespaceInfoAdv(info) if added else NamespaceInfoWd(info)
             self._flood(message, info.source_node_id, heard_from)
+            if change.first:
+                names = info.namespace, info.name
+                self._tell_stubs(names, heard_from, added=added, now=now)
 
     def _confirm(self, node_id: NodeId, confirming: _Confirming, now: float) -> None:
         """What a node no longer says, some time after it came, is withdrawn on its behalf."""
@@ -350,11 +378,27 @@ class Extensions:
             if peer.control is not None and (source == self._self_id or source in peer.told):
                 self._send(peer.control, message)
 
-    def _tell_own(self, names: Names, *, added: bool, now: float) -> None:
+    def _tell_stubs(
+        self, names: Names, heard_from: Peer | None, *, added: bool, now: float
+    ) -> None:
+        for peer in self._peers.values():
+            if peer.is_stub and peer is not heard_from:
+                self._tell_stub(peer, names, added=added, now=now)
+
+    def _tell_stub(self, peer: Peer, names: Names, *, added: bool, now: float) -> None:
+        control = peer.control
+        if control is None or not control.link.extended:
+            return
+        sequence = next_sequence(self._stub_sequences.get(names), self._epoch + int(now))
+        self._stub_sequences[names] = sequence
+        info = NamespaceInfo(sequence, self._self_id, *names)
+        self._send(control, NamespaceInfoAdv(info) if added else NamespaceInfoWd(info))
+
+    def _tell_own(self, names: Names, heard_from: Peer | None, *, added: bool, now: float) -> None:
         last = self.namespaces.sequence(self._self_id, names)
         sequence = next_sequence(last, self._epoch + int(now))
         info = NamespaceInfo(sequence, self._self_id, *names)
-        self._take(info, added=added, heard_from=None, now=now)
+        self._take(info, added=added, heard_from=heard_from, now=now)
 
     def _has_news(self) -> bool:
         told = self.metrics.get(self._self_id)

@@ -29,6 +29,9 @@ MAX_REACHABILITY: Final = 256
 # Nobody tries more alternatives than this one after the other.
 MAX_BEST_VIAS: Final = 16
 
+# Further than any network of relays is wide: what goes round in a circle ends.
+MAX_HOPS: Final = 32
+
 # A name of the DNS has 253 bytes at most; then a colon and a port.
 MAX_CONTACT_LENGTH: Final = 259
 
@@ -40,6 +43,8 @@ class ExtensionType(IntEnum):
     NAMESPACE_INFO_ADV = 65
     NAMESPACE_INFO_WD = 66
     GOAWAY = 67
+    RELAY_REQUEST = 68
+    RELAY_RESPONSE = 69
 
 
 # --- messages --------------------------------------------------------------------------------
@@ -78,6 +83,33 @@ class GoAway(Message):
     """It closes its connections after this long."""
     contact: str = ""
     """host:port to dial instead; empty where the sender knows of none."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelayRequest(Message):
+    """A control message of MoQT draft 16 for a node that need not be a peer."""
+
+    message_type = ExtensionType.RELAY_REQUEST
+    hops: int
+    """How many more it may take."""
+    source_node_id: NodeId
+    target_node_id: NodeId
+    request_id: int
+    """The source's own; 0 where no answer is wanted."""
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RelayResponse(Message):
+    """The answer to a request, for the node that asked."""
+
+    message_type = ExtensionType.RELAY_RESPONSE
+    hops: int
+    source_node_id: NodeId
+    target_node_id: NodeId
+    request_id: int
+    """As in the request."""
+    payload: bytes
 
 
 # --- bodies ----------------------------------------------------------------------------------
@@ -266,6 +298,25 @@ def _decode_go_away(cursor: Cursor) -> GoAway:
     return GoAway(cursor.u32("grace_ms"), _decode_text(cursor, "contact", MAX_CONTACT_LENGTH))
 
 
+# RELAY_REQUEST, RELAY_RESPONSE
+# hops(1) | source_node_id(8) | target_node_id(8) | request_id(4) | payload(to the end)
+
+_RELAY = struct.Struct(">BQQI")
+
+
+def _encode_relay(message: RelayRequest | RelayResponse) -> bytes:
+    fixed = _RELAY.pack(
+        message.hops, message.source_node_id, message.target_node_id, message.request_id
+    )
+    return fixed + message.payload
+
+
+def _decode_relay(cursor: Cursor) -> tuple[int, NodeId, NodeId, int, bytes]:
+    fixed = cursor.take(_RELAY.size, "hops, source_node_id, target_node_id and request_id")
+    hops, source, target, request_id = _RELAY.unpack(fixed)
+    return hops, NodeId(source), NodeId(target), request_id, bytes(cursor.rest())
+
+
 # --- the table -------------------------------------------------------------------------------
 
 EXTENDED_CODECS: Mapping[int, Codec] = {
@@ -285,6 +336,8 @@ EXTENDED_CODECS: Mapping[int, Codec] = {
                 lambda body: NamespaceInfoWd(_decode_namespace_info(body)),
             ),
             Codec(GoAway, _encode_go_away, _decode_go_away),
+            Codec(RelayRequest, _encode_relay, lambda body: RelayRequest(*_decode_relay(body))),
+            Codec(RelayResponse, _encode_relay, lambda body: RelayResponse(*_decode_relay(body))),
         )
     },
 }

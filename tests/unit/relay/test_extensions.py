@@ -140,7 +140,7 @@ def test_a_node_that_is_gone_is_forgotten_with_all_it_said(world: World) -> None
     world.extensions.receive(north, NodeMetricsAdv(metrics(9, NORTH)), world.now)
     world.extensions.receive(north, NamespaceInfoAdv(offer(9, NORTH)), world.now)
     world.events.clear()
-    world.extensions.purge(NORTH)
+    world.extensions.purge(NORTH, world.now)
     assert world.events == [
         MetricsChange(NORTH, metrics(9, NORTH), None),
         NamespaceChange(offer(9, NORTH), added=False, first=True),
@@ -270,14 +270,21 @@ def test_a_stub_s_metrics_are_nobody_s_business(world: World) -> None:
     assert len(world.extensions.metrics) == 0
 
 
-def test_a_stub_hears_nothing_of_the_network(world: World) -> None:
-    stub = world.stub()
-    world.extensions.begin(stub, world.now)
+def test_a_stub_hears_of_namespaces_as_its_edge_s_and_of_metrics_nothing(world: World) -> None:
+    stub, north = world.stub(), world.peer(NORTH)
     world.extensions.announce("one", ROOM, None, world.now)
+    assert (STUB, NamespaceInfoAdv(offer(EPOCH, SELF))) in world.said()
+    world.extensions.begin_stub(stub, world.now)
+    assert world.said() == [(STUB, NamespaceInfoAdv(offer(EPOCH + 1, SELF)))]
     world.measure()
     world.advertise(NORTH, stub)
-    assert world.said() == []
-    assert world.extensions.is_idle()
+    assert [node for node, _ in world.said()] == [NORTH]
+    # It is told when the first node offers it, and when the last one no longer does.
+    world.extensions.receive(north, NamespaceInfoAdv(offer(7, NORTH)), world.now)
+    world.extensions.unannounce("one", ROOM, None, world.now)
+    assert STUB not in {node for node, _ in world.said()}
+    world.extensions.receive(north, NamespaceInfoWd(offer(8, NORTH)), world.now)
+    assert world.said() == [(STUB, NamespaceInfoWd(offer(EPOCH + 2, SELF)))]
 
 
 def test_a_stub_tells_one_edge_what_its_publishers_offer() -> None:
@@ -290,7 +297,11 @@ def test_a_stub_tells_one_edge_what_its_publishers_offer() -> None:
     world.extensions.unannounce("one", ROOM, None, world.now)
     assert world.said() == [(SOUTH, NamespaceInfoWd(offer(EPOCH + 1, SELF)))]
     message = NamespaceInfoAdv(offer(1, SOUTH))
-    assert not world.extensions.receive(world.peers[SOUTH], message, world.now)
+    assert world.extensions.receive(world.peers[SOUTH], message, world.now)
+    assert list(world.extensions.namespaces) == [offer(1, SOUTH)]
+    assert not world.extensions.receive(
+        world.peers[SOUTH], NamespaceInfoAdv(offer(1, NORTH)), world.now
+    )
     assert world.extensions.is_idle()
 
 

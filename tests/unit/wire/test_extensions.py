@@ -25,6 +25,8 @@ from laps.wire.extensions import (
     NamespaceInfoAdv,
     NamespaceInfoWd,
     NodeMetricsAdv,
+    RelayRequest,
+    RelayResponse,
     check_full_name,
 )
 from laps.wire.peering import CODECS, Message, MessageType
@@ -57,11 +59,20 @@ namespace_infos = st.builds(
     st.lists(st.binary(max_size=80), max_size=4).map(tuple),
     st.none() | st.binary(max_size=80),
 )
+relayed = (
+    st.integers(0, 255),
+    node_ids,
+    node_ids,
+    st.integers(0, 2**32 - 1),
+    st.binary(max_size=64),
+)
 messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(NodeMetricsAdv, node_metrics),
     st.builds(NamespaceInfoAdv, namespace_infos),
     st.builds(NamespaceInfoWd, namespace_infos),
     st.builds(GoAway, st.integers(0, 2**32 - 1), st.text(max_size=64)),
+    st.builds(RelayRequest, *relayed),
+    st.builds(RelayResponse, *relayed),
 )
 
 
@@ -120,6 +131,8 @@ def test_the_extensions_stand_beside_the_document() -> None:
         ),
         (NamespaceInfoWd(NamespaceInfo(2**16, SOURCE, ())), "NAMESPACE_INFO_WD: "),
         (GoAway(2**32), "GOAWAY: "),
+        (RelayRequest(256, SOURCE, SOURCE, 0, b""), "RELAY_REQUEST: "),
+        (RelayResponse(0, SOURCE, SOURCE, 2**32, b""), "RELAY_RESPONSE: "),
         (GoAway(1, "x" * (MAX_CONTACT_LENGTH + 1)), "contact_len 260 is more than 259"),
     ],
 )

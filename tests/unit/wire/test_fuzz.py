@@ -31,6 +31,7 @@ from laps.wire.extensions import (
     NamespaceInfoAdv,
     NamespaceInfoWd,
     NodeMetricsAdv,
+    RelayRequest,
 )
 from laps.wire.objects import (
     MAX_HEADER_LENGTH,
@@ -83,6 +84,7 @@ EXTENSIONS = [
         NamespaceInfoAdv(NAMESPACE),
         NamespaceInfoWd(NamespaceInfo(7, NodeId(1), (b"conference",))),
         GoAway(5000, "relay:33434"),
+        RelayRequest(32, NodeId(1), NodeId(2), 3, b"\x0d\0\0"),
     )
 ]
 STREAMS = [

@@ -187,7 +187,22 @@ def extension(meaning: Meaning) -> peering.Message:
             return extensions.NamespaceInfoWd(namespace_info(meaning))
         case "GOAWAY":
             return extensions.GoAway(number(meaning["grace_ms"]), meaning["contact"])
+        case "RELAY_REQUEST":
+            return extensions.RelayRequest(*relayed(meaning))
+        case "RELAY_RESPONSE":
+            return extensions.RelayResponse(*relayed(meaning))
     raise AssertionError(f"no such message: {meaning['message']}")
+
+
+def relayed(meaning: Meaning) -> tuple[int, NodeId, NodeId, int, bytes]:
+    source, target = meaning["source_node_id"], meaning["target_node_id"]
+    return (
+        number(meaning["hops"]),
+        parse_node_id(source),
+        parse_node_id(target),
+        number(meaning["request_id"]),
+        bytes.fromhex(meaning["payload"]),
+    )
 
 
 def object_header(meaning: Meaning) -> ObjectHeader:
