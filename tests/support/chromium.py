@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import http.server
 import os
 import shutil
@@ -12,10 +13,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from playwright.sync_api import sync_playwright
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from playwright.sync_api import Browser
 
 FLAGS = (
     "--headless",
@@ -43,7 +47,25 @@ def page_server(page: str) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with _serving(Handler) as url:
+        yield url
+
+
+@contextmanager
+def folder_server(folder: Path) -> Iterator[str]:
+    """Serve a folder on loopback, as `python3 -m http.server` does; its address."""
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with _serving(functools.partial(Handler, directory=str(folder))) as url:
+        yield url
+
+
+@contextmanager
+def _serving(handler: Callable[..., http.server.BaseHTTPRequestHandler]) -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:
@@ -53,14 +75,18 @@ def page_server(page: str) -> Iterator[str]:
             thread.join()
 
 
-@contextmanager
-def chromium(url: str, profile: Path) -> Iterator[None]:
-    """Open a page; the browser and all its processes are gone at the end."""
+def _program() -> str:
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         pytest.skip("no chromium here: `apt install chromium`, or run `make test` as root")
+    return program
+
+
+@contextmanager
+def chromium(url: str, profile: Path) -> Iterator[None]:
+    """Open a page; the browser and all its processes are gone at the end."""
     process = subprocess.Popen(
-        [program, *FLAGS, f"--user-data-dir={profile}", "--remote-debugging-port=0", url],
+        [_program(), *FLAGS, f"--user-data-dir={profile}", "--remote-debugging-port=0", url],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -71,3 +97,18 @@ def chromium(url: str, profile: Path) -> Iterator[None]:
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+@contextmanager
+def driven_chromium() -> Iterator[Browser]:
+    """The same browser, told by Playwright what to do.
+
+    Playwright's event loop counts as running in this thread for as long: no asyncio beside it.
+    """
+    program = _program()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
+        try:
+            yield browser
+        finally:
+            browser.close()

@@ -36,7 +36,9 @@ from laps.types import (
     parse_node_id,
 )
 from laps.wire.control import ControlDecoder, decode, encode
+from laps.wire.extensions import EXTENDED_CODECS
 from laps.wire.peering import (
+    CODECS,
     Connect,
     ConnectResponse,
     ResponseCode,
@@ -83,6 +85,14 @@ class Speaker(Protocol):
     def link_reset(self, link: Link, stream_id: int, code: int, now: float) -> None: ...
 
     def link_closed(self, link: Link, now: float) -> None: ...
+
+
+class Clock(Protocol):
+    """Who has something to do at a time."""
+
+    def deadline(self) -> float | None: ...
+
+    def tick(self, now: float) -> None: ...
 
 
 class WireStream:
@@ -133,6 +143,9 @@ class WireEnd:
         "Every control message that went out here."
         self.datagrams: list[bytes] = []
         self.ended: list[tuple[int, int]] = []
+        self.pressed = False
+        self.sent_bytes = 0
+        "As `Link`: a wire takes everything at once, unless a test says that it does not."
         self._bidi = count(0 if dialled else 1, 4)
         self._uni = count(2 if dialled else 3, 4)
 
@@ -142,7 +155,7 @@ class WireEnd:
         return next(self._bidi)
 
     def send_control(self, stream_id: int, data: bytes) -> None:
-        message = decode(data)
+        message = decode(data, codecs=EXTENDED_CODECS if self.extended else CODECS)
         assert message is not None, "a relay writes whole messages"
         self.sent.append(message[0])
         self.deliver_data(stream_id, data, False)
@@ -334,6 +347,8 @@ class Puppet:
 class App:
     """A client that writes down what it is asked for and what it gets."""
 
+    echoes = False
+
     def __init__(self, name: str = "") -> None:
         self.name = name
         self.asked: list[int] = []
@@ -432,12 +447,14 @@ class Net:
         direction: DataDirection = DataDirection.BIDIRECTIONAL,
         *,
         run: bool = True,
+        extended: bool = False,
     ) -> Wire:
-        """`a` dials `b`."""
+        """`a` dials `b`; `extended` as if the ALPN said so."""
         us = round(srtt_ms * 1000)
         here = WireEnd(self, a, next(self._numbers), True, us)
         there = WireEnd(self, b, next(self._numbers), False, us)
         here.other, there.other = there, here
+        here.extended = there.extended = extended
         wire = Wire(here, there)
         self.wires.append(wire)
         self.post(lambda: b.link_opened(there, self.now))
@@ -468,14 +485,23 @@ class Net:
         while True:
             while self._posted:
                 self._posted.popleft()()
-            due = [at for r in self.relays.values() if (at := r.deadline()) is not None]
+                self.turned()
+            due = [at for clock in self.clocks() if (at := clock.deadline()) is not None]
             at = min(due, default=end + 1)
             if at > end:
                 self.now = end
                 return
             self.now = max(self.now, at)
-            for relay in list(self.relays.values()):
-                relay.tick(self.now)
+            for clock in self.clocks():
+                clock.tick(self.now)
+            self.turned()
+
+    def clocks(self) -> list[Clock]:
+        """Who has something to do at a time."""
+        return list(self.relays.values())
+
+    def turned(self) -> None:
+        """Something has happened, and nothing else has yet."""
 
     def settle(self) -> None:
         """Long enough for every node to be known everywhere."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from laps.errors import InvalidStartOfStream, RemoteProtocolError
+from laps.relay.live import LiveStream
 from laps.wire.objects import (
     DataStreamDecoder,
     ExistingStreamHeader,
@@ -26,18 +27,22 @@ from laps.wire.objects import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Callable, Hashable
 
     from laps.infobase.nodes import SessionId
+    from laps.relay.live import Live
     from laps.relay.ports import Client, Link, OutStream
     from laps.routing.forwarding import Fib, Flow, SnsUpdate
-    from laps.types import SnsId, TrackHash
+    from laps.types import NodeId, SnsId, TrackHash
 
 # The document has no code for data that was dropped; 0 says that the peer did nothing wrong.
 DROPPED: Final = 0
 
 # Where a datagram stands among the others; the header of a datagram has no priority of its own.
 DATAGRAM_PRIORITY: Final = 0
+
+# What somebody waits for, and what is live all the same: in the middle.
+DIRECT_PRIORITY: Final = 128
 
 
 @dataclass(slots=True)
@@ -91,6 +96,40 @@ class Wrapped:
         return encode_existing_stream_header(size) if start is None else start(size)
 
 
+class Direct:
+    """A stream to one node, which leads to it by one link or none."""
+
+    def __init__(self, outs: list[OutStream], ended: Callable[[], None]) -> None:
+        self._outs = outs
+        self._ended = ended
+        self.over = False
+        if not outs:
+            self._end()
+
+    def write(self, data: bytes | memoryview) -> bool:
+        """As `OutStream`."""
+        if not self.over and not all(out.write(data) for out in self._outs):
+            self._end()
+        return not self.over
+
+    def finish(self, data: bytes | memoryview = b"") -> bool:
+        """As `OutStream`."""
+        well = not self.over and all(out.finish(data) for out in self._outs)
+        self._end()
+        return well
+
+    def reset(self, code: int) -> None:
+        """As `OutStream`."""
+        for out in self._outs:
+            out.reset(code)
+        self._end()
+
+    def _end(self) -> None:
+        if not self.over:
+            self.over = True
+            self._ended()
+
+
 @dataclass(slots=True, eq=False)
 class Passing:
     """A stream on its way through."""
@@ -98,12 +137,12 @@ class Passing:
     flow: Flow | None = None
     outs: list[OutStream] = field(default_factory=list)
     "To peers: bytes as they come, or wrapped."
-    clients: list[OutStream] = field(default_factory=list)
-    "To clients: the publisher's own bytes."
-    links: list[tuple[SessionId, SnsId]] = field(default_factory=list)
+    live: LiveStream | None = None
+    "To clients and the cache: the publisher's own bytes."
+    links: list[tuple[Flow, SessionId, SnsId]] = field(default_factory=list)
     "The sets that `outs` run under."
     decoder: DataStreamDecoder | None = None
-    "Finds the publisher's bytes in a peer's stream, where a client wants them."
+    "Finds the publisher's bytes in a peer's stream, where clients want them."
     head: bytes = b""
     "What has come of a header that is not complete, or of a stream that waits for its SNS."
     waiting: _Held | None = None
@@ -118,21 +157,22 @@ class DataPlane:
         self,
         fib: Fib,
         links: dict[SessionId, Link],
-        clients_of: Callable[[int], Iterable[tuple[Client, TrackHash]]],
+        live: Live,
         tell: Callable[[SnsUpdate], None],
         hold_s: float,
         hold_bytes: int,
     ) -> None:
-        """`clients_of` names the local subscribers of a track; `tell` sends an SNS update."""
+        """`live` has the tracks of this relay's clients; `tell` sends an SNS update."""
         self.counters = DataCounters()
         self._fib = fib
         self._links = links
-        self._clients_of = clients_of
+        self._live = live
         self._tell = tell
         self._hold_s = hold_s
         self._hold_bytes = hold_bytes
         self._streams: dict[tuple[Hashable, Hashable], Passing] = {}
         self._held: dict[SessionId, _Queue] = {}
+        self._direct = 0
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -149,7 +189,7 @@ class DataPlane:
         client: Client,
         track: TrackHash,
         stream_key: Hashable,
-        data: bytes,
+        data: bytes | memoryview,
         fin: bool,
         priority: int,
         ttl_us: int,
@@ -162,9 +202,16 @@ class DataPlane:
             passing = self._streams[key] = Passing(flow)
             if flow is not None:
                 self._open(passing, track.full_name_hash, priority, ttl_us, wrapped=True)
+            live = self._live.track(track)
+            passing.live = LiveStream(live, client, priority, ttl_us)
             self._count_new(passing)
-        for outs in (passing.outs, passing.clients):
-            _write(outs, data, fin)
+        if passing.outs:
+            _write(passing.outs, data, fin)
+        if passing.live is not None:
+            if fin:
+                passing.live.finish(data)
+            elif data:
+                passing.live.write(data)
         if fin:
             self._ended(key, passing)
 
@@ -174,7 +221,7 @@ class DataPlane:
         flow = self._fib.get((client, track.full_name_hash))
         if flow is not None:
             self._send_datagram(flow, track.full_name_hash, data)
-        self._deliver_datagram(track.full_name_hash, data)
+        self.counters.copies += self._live.track(track).datagram(data, None)
 
     # -- from a peer -------------------------------------------------------------------------------
 
@@ -223,8 +270,9 @@ class DataPlane:
             return
         self.counters.datagrams += 1
         self._send_datagram(flow, header.full_name_hash, payload)
-        if flow.local:
-            self._deliver_datagram(header.full_name_hash, bytes(payload), source)
+        live = self._live.get(header.full_name_hash) if flow.local else None
+        if live is not None:
+            self.counters.copies += live.datagram(bytes(payload), source)
 
     def sns_known(self, link: Link, sns_id: SnsId, now: float) -> None:
         """An SNS has come: what waited for it goes on."""
@@ -300,12 +348,16 @@ class DataPlane:
         self._open(passing, header.full_name_hash, header.priority, header.ttl_us, wrapped=False)
         self._count_new(passing)
         rest = head[header.header_length :]
-        for out, (_, sns_id) in zip(passing.outs, passing.links, strict=True):
+        for out, (_, _, sns_id) in zip(passing.outs, passing.links, strict=True):
             start = encode_new_stream_header(
                 sns_id, header.full_name_hash, header.priority, header.ttl_us, header.data_length
             )
             out.finish(start + rest) if fin else out.write(start + rest)
-        if passing.clients:
+        live = self._live.get(header.full_name_hash) if flow.local else None
+        if live is not None:
+            # A Stub has its own streams already.
+            origin = flow.key if source is None else source
+            passing.live = LiveStream(live, origin, header.priority, header.ttl_us, exclude=source)
             passing.decoder = DataStreamDecoder()
             self._unwrap(passing, head, fin)
 
@@ -323,50 +375,74 @@ class DataPlane:
             if wrapped:
                 out = Wrapped(out, _starter(sns_id, full_name_hash, priority, ttl_us))
             passing.outs.append(out)
-            passing.links.append((link_id, sns_id))
+            passing.links.append((flow, link_id, sns_id))
             self._fib.stream_opened(flow, link_id)
-        if flow.local:
-            passing.clients = [
-                client.open_stream(track, priority, ttl_us)
-                for client, track in self._clients_of(full_name_hash)
-                # A Stub has its own streams already.
-                if wrapped or client is not flow.key[0]  # type: ignore[index]
-            ]
 
     def _count_new(self, passing: Passing) -> None:
         self.counters.streams += 1
-        copies = len(passing.outs) + len(passing.clients)
+        copies = len(passing.outs)
+        if passing.live is not None:
+            copies += len(passing.live.track.subscribers)
         self.counters.copies += copies
         self.counters.unwanted += not copies
 
     def _unwrap(self, passing: Passing, data: bytes, fin: bool) -> None:
-        decoder = passing.decoder
-        assert decoder is not None  # noqa: S101 - only called where there is one
+        decoder, live = passing.decoder, passing.live
+        if decoder is None or live is None:
+            return
         for event in decoder.feed(data) if data else ():
             if not isinstance(event, NewStreamHeader | ExistingStreamHeader):
-                _write(passing.clients, event, False)
+                live.write(event)
         if fin:
             decoder.finish()
-            _write(passing.clients, b"", True)
+            live.finish()
 
     # -- how it ends -------------------------------------------------------------------------------
 
     def _abort(self, passing: Passing, code: int) -> None:
-        for out in (*passing.outs, *passing.clients):
+        for out in passing.outs:
             if not out.over:
                 out.reset(code)
         passing.outs.clear()
-        passing.clients.clear()
-        passing.decoder = None
+        if passing.live is not None and not passing.live.over:
+            passing.live.reset(code)
+        passing.live = passing.decoder = None
 
     def _ended(self, key: tuple[Hashable, Hashable], passing: Passing) -> None:
         self._streams.pop(key, None)
-        if passing.flow is not None:
-            for link_id, sns_id in passing.links:
-                update = self._fib.stream_closed(passing.flow, link_id, sns_id)
-                if update is not None:
-                    self._tell(update)
+        for flow, link_id, sns_id in passing.links:
+            update = self._fib.stream_closed(flow, link_id, sns_id)
+            if update is not None:
+                self._tell(update)
         passing.links = []
+
+    def shares_set(self, client: Client, full_name_hash: int, node_id: NodeId) -> bool:
+        """Whether a publisher's track goes to a node by a set that has others in it."""
+        flow = self._fib.get((client, full_name_hash))
+        sets = [] if flow is None else [out.nodes for out in flow.outs.values()]
+        return any(node_id in nodes and len(nodes) > 1 for nodes in sets)
+
+    # -- to one node -------------------------------------------------------------------------------
+
+    def open_direct(
+        self,
+        node_id: NodeId,
+        full_name_hash: int,
+        priority: int,
+        ttl_us: int,
+        tell: Callable[[list[SnsUpdate]], None],
+    ) -> OutStream:
+        """A stream for one node alone, under a set of its own for as long as it is open."""
+        self._direct += 1
+        key = ("direct", self._direct)
+        tell(self._fib.install(key, [node_id], local=False))
+        flow = self._fib.get(key)
+        outs: list[OutStream] = []
+        for link_id, sns_id in [] if flow is None else flow.current():
+            if (link := self._links.get(link_id)) is not None:
+                out = link.open_stream(priority, ttl_us)
+                outs.append(Wrapped(out, _starter(sns_id, full_name_hash, priority, ttl_us)))
+        return Direct(outs, lambda: tell(self._fib.remove(key)))
 
     # -- datagrams ---------------------------------------------------------------------------------
 
@@ -375,15 +451,6 @@ class DataPlane:
             if (link := self._links.get(link_id)) is not None:
                 header = encode_datagram_header(sns_id, full_name_hash, len(data))
                 link.send_datagram(header + data, DATAGRAM_PRIORITY)
-                self.counters.copies += 1
-
-    def _deliver_datagram(
-        self, full_name_hash: int, data: bytes, stub: Client | None = None
-    ) -> None:
-        """To the clients of a track, but not back to the Stub it came from."""
-        for client, track in self._clients_of(full_name_hash):
-            if client is not stub:
-                client.send_datagram(track, data, DATAGRAM_PRIORITY)
                 self.counters.copies += 1
 
     # -- what came ahead of its SNS ----------------------------------------------------------------

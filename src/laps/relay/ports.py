@@ -30,7 +30,19 @@ class OutStream(Protocol):
         """Give the stream up."""
 
 
-class Link(Protocol):
+class Pressed(Protocol):
+    """A connection that data goes out by."""
+
+    @property
+    def pressed(self) -> bool:
+        """Whether more waits to be sent than is good."""
+
+    @property
+    def sent_bytes(self) -> int:
+        """How much has been sent on it so far."""
+
+
+class Link(Pressed, Protocol):
     """A QUIC connection to a peer relay."""
 
     id: SessionId
@@ -72,6 +84,9 @@ class Link(Protocol):
 
 class Client(Protocol):
     """An application at this relay: a MoQT or QUICR session, or one in a simulation."""
+
+    echoes: bool
+    "Whether it is asked for a track that nobody but itself wants."
 
     def __hash__(self) -> int: ...
 

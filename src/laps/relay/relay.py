@@ -22,7 +22,9 @@ from laps.relay.admission import Admission
 from laps.relay.data import DROPPED, DataPlane
 from laps.relay.exchange import Exchange, srtt_changed
 from laps.relay.extensions import Extensions
+from laps.relay.live import Live
 from laps.relay.peers import Peer, PeerArrived, PeerLink
+from laps.relay.reach import Reach
 from laps.relay.roles import RULES, Role
 from laps.relay.routes import Routes
 from laps.relay.settings import MAX_EVENTS, RelayCounters, RelaySettings
@@ -42,7 +44,7 @@ from laps.sessions.peer import (
     State,
 )
 from laps.types import DataDirection, PeerMode, hash_track
-from laps.wire.extensions import EXTENDED_CODECS
+from laps.wire.extensions import EXTENDED_CODECS, RelayRequest, RelayResponse
 from laps.wire.peering import (
     CODECS,
     AnnounceInfoAdv,
@@ -99,11 +101,20 @@ class Relay:
         self._peer_links: dict[SessionId, PeerLink] = {}
         self.fib = Fib(Routes(self.nodes, self.peers, self._peer_links, self.counters).find)
         self._admission = Admission(self_info.id, self.rules, self.peers, self.counters)
-        self.tracks = Tracks(self_info.id, self.subscribes, self.fib, self._tell_sns, epoch)
+        self.live = Live(settings.cache, self._is_source)
+        self.tracks = Tracks(
+            self_info.id,
+            self.subscribes,
+            self.fib,
+            self.live,
+            self._tell_sns,
+            lambda *joined: self.reach.catch_up(*joined),
+            epoch,
+        )
         self.data = DataPlane(
             self.fib,
             self._links,
-            self.tracks.subscribers,
+            self.live,
             lambda update: self._tell_sns([update]),
             settings.hold_s,
             settings.hold_bytes,
@@ -142,6 +153,16 @@ class Relay:
             keeps=self.rules.keeps_subscribes or settings.reflect,
         )
         self._stubs: dict[SessionId, StubClient] = {}
+        self.reach = Reach(
+            self_info.id,
+            self.nodes,
+            self.peers,
+            self._stubs,
+            self.live,
+            self.data,
+            self._send_on,
+            self._tell_sns,
+        )
         self._ingress: dict[SessionId, dict[SnsId, float | None]] = {}
 
     # -- links -------------------------------------------------------------------------------------
@@ -181,6 +202,7 @@ class Relay:
         if not (self.rules.carries_data and peer_link.receives_data):
             link.end_stream(stream_id, DROPPED)
             return
+        self.live.cache.now = now
         self.data.receive(link, stream_id, data, fin, self._stubs.get(link.id), now)
 
     def _hold_early(
@@ -294,13 +316,14 @@ class Relay:
         client: Client,
         track: TrackHash,
         stream_key: Hashable,
-        data: bytes,
+        data: bytes | memoryview,
         fin: bool,
         priority: int,
         ttl_us: int,
         now: float,
     ) -> None:
         """Bytes of a publisher's stream; the first with a new key opens it."""
+        self.live.cache.now = now
         self.data.publish(client, track, stream_key, data, fin, priority, ttl_us)
 
     def publish_reset(self, client: Client, stream_key: Hashable, code: int, now: float) -> None:
@@ -311,6 +334,7 @@ class Relay:
         self, client: Client, track: TrackHash, data: bytes, priority: int, now: float
     ) -> None:
         """A publisher's datagram."""
+        self.live.cache.now = now
         self.data.publish_datagram(client, track, data)
 
     # -- time --------------------------------------------------------------------------------------
@@ -360,6 +384,10 @@ class Relay:
         """Who is at the other end of a link, once it has said so."""
         peer_link = self._peer_links.get(link_id)
         return None if peer_link is None or peer_link.peer is None else peer_link.peer.node_id
+
+    def link(self, link_id: SessionId) -> Link | None:
+        """A connection to a peer."""
+        return self._links.get(link_id)
 
     def is_idle(self) -> bool:
         """Whether nothing is about to be said or dropped."""
@@ -455,6 +483,7 @@ class Relay:
                 self._adopt_parent(now)
             return
         if peer.is_stub:
+            self.extensions.begin_stub(peer, now)
             return
         self.extensions.begin(peer, now)
         self._exchange.sync(peer)
@@ -534,10 +563,17 @@ class Relay:
                 self.data.sns_known(peer_link.link, sns_id, now)
             case SubscribeNodeSetWd(sns_id) if takes_data:
                 self._sns_withdrawn(link_id, sns_id, now)
+            case RelayRequest() | RelayResponse() if takes_control:
+                self.live.cache.now = now
+                self.reach.receive(message, now)
             case _:
                 stub = self._stubs.get(link_id)
                 if not self.extensions.receive(peer, message, now, stub):
                     self.counters.unwanted_messages += 1
+
+    def _is_source(self, source: Hashable) -> bool:
+        """Whether streams may still come from a publisher or by a flow."""
+        return self.fib.get(source) is not None or source in self.tracks.announces
 
     def _sns_withdrawn(self, link_id: SessionId, sns_id: SnsId, now: float) -> None:
         """Data may come behind its withdraw, as it may come ahead of its set: wait as long."""
@@ -582,7 +618,7 @@ class Relay:
         for node_id in ids:
             if self.nodes.best(node_id) is None:
                 self._subscriptions.purge(node_id)
-                self.extensions.purge(node_id)
+                self.extensions.purge(node_id, now)
             else:
                 self._subscriptions.node_known(node_id)
         self._exchange.nodes_changed(ids, now)

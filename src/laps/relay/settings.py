@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from laps.relay.cache import CacheLimits
 from laps.relay.extensions import ExtensionSettings
 
 # More than a shell leaves unread in one turn, unless it does not read them at all.
@@ -30,6 +31,7 @@ class RelaySettings:
     orphan_s: float = 10.0
     "How long subscribes are kept of a node that nobody has told us of."
     extensions: ExtensionSettings = field(default_factory=ExtensionSettings)
+    cache: CacheLimits = field(default_factory=CacheLimits)
 
 
 @dataclass(slots=True)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 class StubClient:
     """The Stub behind a link."""
 
+    echoes = False
+
     def __init__(
         self,
         peer: Peer,

@@ -103,8 +103,10 @@ class Subscriptions:
             return
         key, at = track.full_name_hash, now + self._settings.unsubscribe_s
         self._leaving[key] = at
+        release = self._tracks.keep(track)
 
         def leave(now: float) -> None:
+            release()
             if self._leaving.get(key) == at:
                 del self._leaving[key]
                 self._withdraw(track, now)

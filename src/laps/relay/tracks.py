@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 
 from laps.errors import InvalidEncoding
 from laps.infobase.announces import Announces
+from laps.relay.live import PlainSubscriber
 from laps.types import SubscribeInfo, hash_bytes, next_sequence
 from laps.wire.subscribe import decode_track_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from laps.infobase.subscribes import Subscribes
+    from laps.relay.live import Live
     from laps.relay.ports import Client
     from laps.routing.forwarding import Fib, SnsUpdate
     from laps.types import AnnounceInfo, NodeId, TrackHash, TrackName
@@ -33,16 +35,21 @@ class Tracks:
         self_id: NodeId,
         subscribes: Subscribes,
         fib: Fib,
+        live: Live,
         tell: Callable[[FlowUpdates], None],
+        joined: Callable[[Client, int, NodeId], None],
         epoch: int,
     ) -> None:
+        """`joined` is called with a publisher, a track and a node that it goes to from now on."""
         self.announces: Announces[Client] = Announces()
         self.unreadable = 0
         "Subscribes whose data is no SUBSCRIBE: passed on, and matched by nobody."
         self._self_id = self_id
         self._subscribes = subscribes
         self._fib = fib
+        self._live = live
         self._tell = tell
+        self._joined = joined
         self._epoch = epoch
         self._subscribers: dict[int, dict[Client, None]] = {}
         self._hashes: dict[int, TrackHash] = {}
@@ -62,6 +69,9 @@ class Tracks:
         clients[client] = None
         self._hashes[key] = track
         self._data.setdefault(key, subscribe_data)
+        subscribers = self._live.track(track, self._read(self._data[key])).subscribers
+        if client not in subscribers:
+            subscribers[client] = PlainSubscriber(client, track)
         self.review(key)
         return first
 
@@ -72,19 +82,26 @@ class Tracks:
         if clients is None or client not in clients:
             return False
         del clients[client]
+        if (live := self._live.get(key)) is not None:
+            live.subscribers.pop(client, None)
         if clients:
             return False
         del self._subscribers[key]
         self.review(key)
         return True
 
-    def subscribers(self, full_name_hash: int) -> Iterator[tuple[Client, TrackHash]]:
-        """The clients of this relay that want a track."""
-        clients = self._subscribers.get(full_name_hash)
-        if clients:
-            track = self._hashes[full_name_hash]
-            for client in list(clients):
-                yield client, track
+    def keep(self, track: TrackHash) -> Callable[[], None]:
+        """Go on with a track's streams while the network still sends them, for who comes back.
+
+        Returns what ends it.
+        """
+        live = self._live.track(track)
+        live.pins += 1
+
+        def release() -> None:
+            live.pins -= 1
+
+        return release
 
     def is_wanted_here(self, full_name_hash: int) -> bool:
         """Whether a client of this relay wants a track."""
@@ -139,13 +156,18 @@ class Tracks:
         publishers = {
             client: None
             for client in (self._publishers(key) if wanted else ())
-            if targets or set(clients) - {client}
+            if targets or client.echoes or set(clients) - {client}
         }
         asked = self._asked.get(key, {})
         for client in publishers:
+            flow = self._fib.get((client, key))
+            before = frozenset() if flow is None else flow.targets
             self._tell(self._fib.install((client, key), targets, local=True))
+            for node_id in sorted(set(targets) - before):
+                self._joined(client, key, node_id)
             if client not in asked:
                 self._asked.setdefault(key, {})[client] = None
+                self._live.track(self._hashes[key], self._read(self._data[key]))
                 client.subscribe(self._hashes[key], self._data[key])
         for client in [client for client in asked if client not in publishers]:
             del asked[client]

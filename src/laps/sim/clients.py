@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from laps.sim.topology import Publisher as PublisherSpec
     from laps.sim.topology import Subscriber as SubscriberSpec
 
-# subgroup header, draft 16: subgroup id 0, no extensions, with a priority
-# type(i)=0x10 | track_alias(i) | group_id(i) | publisher_priority(8)
-SUBGROUP_TYPE: Final = 0x10
+# subgroup header, draft 16: with a subgroup id, no extensions, with a priority
+# type(i)=0x14 | track_alias(i) | group_id(i) | subgroup_id(i) | publisher_priority(8)
+# Publishers of one track count their groups each for itself: the subgroup tells them apart, as the
+# object id does in datagrams.
+SUBGROUP_TYPE: Final = 0x14
 
 # object in a subgroup: object_id_delta(i) | payload_length(i) | payload
 # object datagram, draft 16: type(i)=0 | track_alias(i) | group_id(i) | object_id(i) | priority(8)
@@ -82,6 +84,8 @@ class _Flow:
 
 class Publisher:
     """Announces, and publishes each track while the relay asks for it."""
+
+    echoes = False
 
     def __init__(self, number: int, spec: PublisherSpec, place: Place) -> None:
         self.number = number
@@ -171,7 +175,8 @@ class Publisher:
         alias = alias_of(flow.track.full_name_hash)
         data = b""
         if flow.number == 0:
-            data = b"".join(map(encode_varint, (SUBGROUP_TYPE, alias, flow.group)))
+            head = (SUBGROUP_TYPE, alias, flow.group, self.number)
+            data = b"".join(map(encode_varint, head))
             data += bytes([PRIORITY])
         payload = self._payload(flow, is_datagram=False)
         data += encode_varint(0) + encode_varint(len(payload)) + payload
@@ -188,7 +193,7 @@ class Publisher:
             self._publish_in_stream(relay, flow, now)
             return
         alias = alias_of(flow.track.full_name_hash)
-        head = b"".join(map(encode_varint, (DATAGRAM_TYPE, alias, flow.group, 0)))
+        head = b"".join(map(encode_varint, (DATAGRAM_TYPE, alias, flow.group, self.number)))
         data = head + bytes([PRIORITY]) + self._payload(flow, is_datagram=True)
         self._next_group(flow)
         relay.publish_datagram(self, flow.track, data, PRIORITY, now)
@@ -221,6 +226,8 @@ class Publisher:
 
 class Subscriber:
     """Wants one track, and looks closely at what comes."""
+
+    echoes = False
 
     def __init__(self, number: int, spec: SubscriberSpec, place: Place) -> None:
         self.number = number
@@ -379,6 +386,7 @@ class SubgroupReader:
         kind, offset = decode_varint(view)
         alias, offset = decode_varint(view, offset)
         group, offset = decode_varint(view, offset)
+        _, offset = decode_varint(view, offset)
         if offset == len(view):
             raise Incomplete
         if kind != SUBGROUP_TYPE or self.alias not in (None, alias):
@@ -391,11 +399,13 @@ class SubgroupReader:
         view = self._unread
         delta, start = decode_varint(view)
         size, start = decode_varint(view, start)
-        if delta != 0 or size < _PAYLOAD.size:
+        if (delta and self._next) or size < _PAYLOAD.size:
             raise ValueError(f"an object has delta {delta} and {size} bytes")
         if len(view) - start < size:
             raise Incomplete
         publisher, group, number = _PAYLOAD.unpack_from(view, start)
+        # A stream that goes on with one that broke off begins behind what that had.
+        self._next = self._next or delta
         if group != self._group or number != self._next:
             expected = f"object {self._next} of group {self._group}"
             raise ValueError(f"a stream has object {number} of group {group}, not {expected}")

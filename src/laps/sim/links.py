@@ -286,6 +286,16 @@ class LinkEnd:
         if stream.write(data):
             self._count_control(data)
 
+    @property
+    def pressed(self) -> bool:
+        """As `Link`: a simulated wire takes everything at once."""
+        return False
+
+    @property
+    def sent_bytes(self) -> int:
+        """As `Link`; nobody asks where nothing is pressed."""
+        return 0
+
     def open_stream(self, priority: int, ttl_us: int) -> Outgoing:
         """As `Link`; a simulated wire sends in the order of writing, whatever the priority."""
         self.lane.traffic.streams += 1

@@ -16,6 +16,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from laps.errors import LapsError
+from laps.relay.cache import CacheLimits
 from laps.relay.settings import RelaySettings
 from laps.sim.clients import Publisher, Subscriber
 from laps.sim.clock import Clock
@@ -43,6 +44,9 @@ QUIET_S: Final = 2.0
 SETTLE_STEP_S: Final = 0.25
 
 BYTES_PER_MBIT: Final = 125_000
+
+# Enough for the groups under way; a thousand relays share the memory of one machine.
+CACHE: Final = CacheLimits(total_bytes=1 << 20, track_bytes=1 << 16, age_s=10.0)
 
 
 class NotSettled(LapsError):  # noqa: N818 - as in laps.errors, the name says what happened
@@ -85,7 +89,7 @@ class Network:
         self.cable_ends: list[tuple[NodeId, NodeId]] = []
         self.disturbances: list[Disturbance] = []
         self._changed_at = 0.0
-        defaults = settings or RelaySettings()
+        defaults = settings or RelaySettings(cache=CACHE)
         for spec in topology.nodes:
             chosen = _with_reflect(defaults, reflect=spec.reflect)
             self.nodes[spec.id] = SimNode(spec, self.clock, chosen, self.trace, self._changed)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from laps.errors import RemoteProtocolError
 from laps.infobase.nodes import SessionId
+from laps.relay.edge import Edge, EdgeSettings
 from laps.relay.relay import Relay
 from laps.relay.roles import RULES, Role
 from laps.sim.clients import RETURN_S, Publisher, Subscriber
@@ -49,6 +50,8 @@ class SimNode:
         self.passed = frozenset({spec.id})
         self.clock = clock
         self.relay: Relay | None = None
+        self.edge: Edge | None = None
+        "Its MoQT clients, if it has any."
         self.cables: list[Cable] = []
         self.diallers: list[Dialler] = []
         self.publishers: list[Publisher] = []
@@ -93,6 +96,7 @@ class SimNode:
             latitude=spec.latitude,
         )
         self.relay = Relay(info, self.role, self._settings, EPOCH)
+        self.edge = Edge(self.relay, EdgeSettings())
         self._tick_at = None
         self._is_stopping = False
         self._changed()
@@ -126,7 +130,7 @@ class SimNode:
             self.crash(noticed=True)
 
     def _halt(self) -> None:
-        self.relay = None
+        self.relay = self.edge = None
         self.links.clear()
         self._changed()
         for dialler in self.diallers:
@@ -207,9 +211,12 @@ class SimNode:
 
     def touched(self) -> None:
         """As `Place`."""
-        if self.relay is None:
+        if self.relay is None or self.edge is None:
             return
-        deadline = self.relay.deadline()
+        while self.relay.events:
+            self.edge.observe(self.relay.events.popleft(), self.clock.now)
+        due = (self.relay.deadline(), self.edge.deadline())
+        deadline = min((at for at in due if at is not None), default=None)
         if deadline is None or (self._tick_at is not None and self._tick_at <= deadline):
             return
         self._tick_at = max(deadline, self.clock.now)
@@ -224,4 +231,6 @@ class SimNode:
         if self._ticks[1] > MOST_TICKS_AT_ONCE:
             raise RuntimeError(f"{self.name} wants to be called at {due:.6f} over and over")
         relay.tick(due)
+        if self.edge is not None:
+            self.edge.tick(due)
         self.touched()

@@ -46,7 +46,7 @@ def link(sender: NodeId, *passed: NodeId) -> LinkEnd:
 
 
 def stream(group: int, objects: int) -> bytes:
-    body = b"".join(map(encode_varint, (0x10, TRACK, group))) + b"\x80"
+    body = b"".join(map(encode_varint, (0x14, TRACK, group, 5))) + b"\x80"
     for number in range(objects):
         payload = b"".join(n.to_bytes(4) for n in (5, group, number))
         body += encode_varint(0) + encode_varint(len(payload)) + payload

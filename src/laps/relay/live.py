@@ -1,0 +1,474 @@
+"""Tracks as they pass a relay with clients: each stream once into the cache, and once to each.
+
+    DataPlane -> LiveStream -> the cache, and an outlet for each subscriber
+
+A stream is looked at when it begins. Its header tells the group, and with it which subscribers it
+is for; whether another publisher has sent the same already; and whether a publisher has begun anew.
+Every chunk after that is one append and one write for each subscriber.
+
+Between relays a track's streams are those of draft 16, under the alias that every relay makes from
+the track's name. Bytes that are not are passed on to plain clients as they are, and not kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Protocol
+
+from laps.relay.cache import Cache, CachedStream, CachedTrack
+from laps.relay.outlets import Cut
+from laps.types import Location, track_alias
+from laps.wire.buffer import Incomplete, decode_varint
+from laps.wire.moqt.codes import MoqtViolation, ResetCode
+from laps.wire.moqt.data import (
+    FetchHeader,
+    ObjectStatus,
+    SubgroupHeader,
+    decode_datagram,
+    decode_stream_header,
+    encode_subgroup_header,
+)
+from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.messages import TrackProperties
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from laps.relay.cache import CacheLimits
+    from laps.relay.ports import Client, OutStream
+    from laps.types import NodeId, TrackHash, TrackName
+    from laps.wire.moqt.data import DatagramObject
+
+
+# A stream of which nothing came for this long gives way to another of the same subgroup.
+SILENT_S: Final = 1.0
+
+
+class Subscriber(Protocol):
+    """Who is given the streams of a track as they begin."""
+
+    established: bool
+    "Whether it is given them by now."
+
+    def open(
+        self, stream: LiveStream, whole: bytes, rest: bytes | memoryview, fin: bool
+    ) -> OutStream | None:
+        """A stream has begun: open one for it, and write the first bytes; None if not wanted.
+
+        `whole` begins with the header, `rest` behind it.
+        """
+
+    def datagram(self, track: LiveTrack, data: bytes, item: DatagramObject) -> None:
+        """An object in a datagram, as it came and as it was read."""
+
+    def started_over(self) -> None:
+        """The publisher has begun again with smaller groups."""
+
+
+@dataclass(slots=True)
+class LiveCounters:
+    """What became of streams, for the operator."""
+
+    duplicates: int = 0
+    "Streams that another publisher had sent already."
+    opaque: int = 0
+    "Streams that are not MoQT's."
+    started_over: int = 0
+
+
+class LiveTrack:
+    """A track that is published or wanted here."""
+
+    def __init__(self, live: Live, track: TrackHash, name: TrackName | None) -> None:
+        self.live = live
+        self.hash = track
+        self.name = name
+        self.alias = track_alias(track.full_name_hash)
+        self.cached = CachedTrack(live.cache)
+        self.subscribers: dict[Hashable, Subscriber] = {}
+        self.streams: dict[tuple[int, int], LiveStream] = {}
+        "Those that are open, by group and subgroup."
+        self.properties = TrackProperties()
+        self.sources: dict[Hashable, int] = {}
+        "Who has sent streams, and the smallest group of each."
+        self.left = False
+        "Somebody who has is gone: whoever comes next may start over."
+        self.pins = 0
+        "Publishers that may send it, and ranges asked for: with any it is not forgotten."
+        self.joining: dict[NodeId, float] = {}
+        "Nodes that have joined a set others are in, and until when relays may not know of it."
+        self.idle: list[Callable[[], None]] = []
+        "To be called when no stream is open any more."
+
+    def largest(self) -> Location | None:
+        """The largest location seen."""
+        return self.cached.largest()
+
+    def describe(self, properties: TrackProperties) -> None:
+        """What a publisher says of the track."""
+        self.properties = properties
+        limit = self.live.cache.limits.age_s
+        if properties.max_cache_ms is not None:
+            limit = min(limit, properties.max_cache_ms / 1000)
+        self.cached.max_age_s = limit
+
+    def ended_at(self) -> Location | None:
+        """Where the track ends, if its publisher has said so in an object."""
+        top = max(self.cached.groups, default=None)
+        if top is None:
+            return None
+        for item in self.cached.groups[top].objects().values():
+            if item.status == ObjectStatus.END_OF_TRACK:
+                return Location(top, item.object_id)
+        return None
+
+    def when_idle(self, call: Callable[[], None]) -> None:
+        """Call now, or when the last open stream has ended."""
+        if self.streams:
+            self.idle.append(call)
+        else:
+            call()
+
+    def begin(self, stream: LiveStream) -> bool:
+        """A stream has a header: False if it is one that came before."""
+        key = stream.header.group, stream.subgroup
+        if stream.source not in self.sources:
+            self._new_source(stream)
+        other = self.streams.get(key)
+        if other is not None and other.source != stream.source:
+            if not other.is_silent():
+                return False
+            # A publisher that is back sends it again; its old connection is not known to be dead.
+            other.reset(ResetCode.SESSION_CLOSED)
+        group = self.cached.groups.get(stream.header.group)
+        if group is not None:
+            alive = self.live.is_source
+            for cached in group.streams:
+                if cached.source == stream.source or not alive(cached.source):
+                    continue
+                if cached.fin and cached.subgroup == stream.subgroup:
+                    return False
+        self.streams[key] = stream
+        stream.first = self._broken_off(stream)
+        return True
+
+    def _broken_off(self, stream: LiveStream) -> int:
+        """The object to go on with, where the same subgroup came before and broke off."""
+        group = self.cached.groups.get(stream.header.group)
+        first = 0
+        for cached in () if group is None else group.streams:
+            if cached.live or cached.fin or cached.subgroup != stream.subgroup:
+                continue
+            first = max(first, cached.scan().complete_id + 1)
+        return first
+
+    def ended(self, stream: LiveStream) -> None:
+        """A stream is over."""
+        key = stream.header.group, stream.subgroup
+        if self.streams.get(key) is stream:
+            del self.streams[key]
+        if not self.streams and self.idle:
+            calls, self.idle = self.idle, []
+            for call in calls:
+                call()
+
+    def _new_source(self, stream: LiveStream) -> None:
+        """Somebody begins to publish; perhaps anew, with groups that have been."""
+        alive = self.live.is_source
+        for source in [source for source in self.sources if not alive(source)]:
+            del self.sources[source]
+            self.left = True
+        over = self.left and not self.sources
+        self.left = False
+        largest = self.largest()
+        if over and largest is not None and stream.header.group < largest.group:
+            self.live.counters.started_over += 1
+            self.cached.clear()
+            for subscriber in self.subscribers.values():
+                subscriber.started_over()
+        self.sources[stream.source] = stream.header.group
+
+    def datagram(self, data: bytes, exclude: Client | None) -> int:
+        """An object in a datagram, for all; how many it went to."""
+        try:
+            item = decode_datagram(data, DRAFT16)
+        except MoqtViolation:
+            item = None
+        if item is None or item.alias != self.alias:
+            self.live.counters.opaque += 1
+            plain = [s for s in self.subscribers.values() if isinstance(s, PlainSubscriber)]
+            for receiver in plain:
+                if receiver.client is not exclude:
+                    receiver.client.send_datagram(self.hash, data, 0)
+            return len(plain)
+        group = self.cached.group(item.group)
+        if item.object_id in group.datagrams:
+            self.live.counters.duplicates += 1
+            return 0
+        self.cached.saw(Location(item.group, item.object_id))
+        for key, subscriber in list(self.subscribers.items()):
+            if key is not exclude:
+                subscriber.datagram(self, data, item)
+        group.add_datagram(item.object_id, data)
+        return len(self.subscribers)
+
+
+class LiveStream:
+    """A stream on its way in: an `OutStream` to whoever brings it."""
+
+    __slots__ = (
+        "_head",
+        "cached",
+        "exclude",
+        "first",
+        "head",
+        "header",
+        "outs",
+        "over",
+        "priority",
+        "source",
+        "subgroup",
+        "track",
+        "ttl_us",
+    )
+
+    def __init__(
+        self,
+        track: LiveTrack,
+        source: Hashable,
+        priority: int,
+        ttl_us: int,
+        exclude: Hashable = None,
+    ) -> None:
+        self.track = track
+        self.source = source
+        self.priority = priority
+        self.ttl_us = ttl_us
+        self.exclude = exclude
+        "A subscriber that has the stream already, being where it comes from."
+        self.header = SubgroupHeader(0, 0)
+        self.head = b""
+        "The bytes of the header."
+        self.subgroup = 0
+        self.first = 0
+        "The first object that subscribers are given: they have those before it."
+        self.outs: list[OutStream] = []
+        self.cached: CachedStream | None = None
+        self.over = False
+        self._head: bytes | None = b""
+        "What has come of the header, until it is whole."
+
+    def write(self, data: bytes | memoryview) -> bool:
+        """As `OutStream`."""
+        if self._head is not None:
+            self._begin(data, fin=False)
+            return True
+        if self.over:
+            return False
+        if self.cached is not None:
+            self.cached.append(data)
+        dead = False
+        for out in self.outs:
+            if not out.write(data):
+                dead = True
+        if dead:
+            self.outs = [out for out in self.outs if not out.over]
+        return True
+
+    def finish(self, data: bytes | memoryview = b"") -> bool:
+        """As `OutStream`."""
+        if self._head is not None:
+            self._begin(data, fin=True)
+        else:
+            if self.cached is not None and data:
+                self.cached.append(data)
+            for out in self.outs:
+                out.finish(data)
+        self._ended(fin=True)
+        return True
+
+    def reset(self, code: int) -> None:
+        """As `OutStream`."""
+        for out in self.outs:
+            if not out.over:
+                out.reset(code)
+        self._ended(fin=False)
+
+    def is_silent(self) -> bool:
+        """Whether nothing has come of it for a while."""
+        now = self.track.live.cache.now
+        return self.cached is not None and now - self.cached.touched > SILENT_S
+
+    def add(self, out: OutStream) -> None:
+        """Somebody joins; what came before is its own affair."""
+        self.outs.append(out)
+
+    def _begin(self, data: bytes | memoryview, *, fin: bool) -> None:
+        head = self._head + bytes(data) if self._head else bytes(data)
+        try:
+            header, length = decode_stream_header(head, DRAFT16)
+            if isinstance(header, FetchHeader):
+                self._head = None
+                self._fetch(header, head[length:], fin)
+                return
+            if header.alias != self.track.alias:
+                self._pass(head, fin)
+                return
+            subgroup = header.subgroup
+            if subgroup is None:
+                subgroup, _ = decode_varint(head, length)
+        except Incomplete:
+            if fin:
+                self._pass(head, fin)
+            else:
+                self._head = head
+            return
+        except MoqtViolation:
+            self._pass(head, fin)
+            return
+        self._head = None
+        self.header, self.head, self.subgroup = header, head[:length], subgroup
+        self._hand_out(head, length, fin)
+
+    def _hand_out(self, head: bytes, length: int, fin: bool) -> None:
+        """Give each subscriber a stream of its own, and the cache its part."""
+        header, track = self.header, self.track
+        if not track.begin(self):
+            track.live.counters.duplicates += 1
+            return
+        rest = memoryview(head)[length:]
+        for key, subscriber in list(track.subscribers.items()):
+            if key is self.exclude:
+                continue
+            out = subscriber.open(self, head, rest, fin)
+            if out is not None:
+                self.outs.append(out)
+        self.cached = track.cached.open(header, self.source)
+        if rest:
+            self.cached.append(rest)
+        if track.joining and track.live.began is not None:
+            track.live.began(self, fin)
+
+    def _pass(self, data: bytes, fin: bool) -> None:
+        """Not a stream of MoQT's: for plain clients, and nobody else."""
+        self._head = None
+        track = self.track
+        track.live.counters.opaque += 1
+        for key, subscriber in list(track.subscribers.items()):
+            if isinstance(subscriber, PlainSubscriber) and key is not self.exclude:
+                out = subscriber.open(self, data, data, fin)
+                if out is not None:
+                    self.outs.append(out)
+
+    def _fetch(self, header: FetchHeader, data: bytes, fin: bool) -> None:
+        """Another relay's answer to a FETCH of ours."""
+        take = self.track.live.fetched
+        if take is None:
+            return
+        out = _FetchedStream(take, header.request_id)
+        self.outs.append(out)
+        if fin:
+            out.finish(data)
+        else:
+            out.write(data)
+
+    def _ended(self, *, fin: bool) -> None:
+        self.over = True
+        if self.cached is not None:
+            self.cached.ended(fin=fin)
+        self.track.ended(self)
+
+
+class _FetchedStream:
+    """What another relay sends in answer to a FETCH: nothing to subscribers."""
+
+    def __init__(self, take: Callable[[int, bytes, bool], bool], request_id: int) -> None:
+        self.over = False
+        self._take = take
+        self._request_id = request_id
+
+    def write(self, data: bytes | memoryview) -> bool:
+        """As `OutStream`."""
+        self.over = self.over or not self._take(self._request_id, bytes(data), False)
+        return not self.over
+
+    def finish(self, data: bytes | memoryview = b"") -> bool:
+        """As `OutStream`."""
+        if not self.over:
+            self._take(self._request_id, bytes(data), True)
+        self.over = True
+        return True
+
+    def reset(self, code: int) -> None:
+        """As `OutStream`: whoever waits gives up after a while."""
+        self.over = True
+
+
+class PlainSubscriber:
+    """A client that takes every stream as it is: a Stub, or one in a simulation."""
+
+    established = True
+
+    def __init__(self, client: Client, track: TrackHash) -> None:
+        self.client = client
+        self._track = track
+
+    def open(
+        self, stream: LiveStream, whole: bytes, rest: bytes | memoryview, fin: bool
+    ) -> OutStream | None:
+        """As `Subscriber`."""
+        out = self.client.open_stream(self._track, stream.priority, stream.ttl_us)
+        data: bytes | memoryview = whole
+        if stream.first:
+            # What begins later cannot take its subgroup from the first object.
+            header = replace(stream.header, subgroup=stream.subgroup)
+            head = encode_subgroup_header(header, DRAFT16)
+            out = Cut(out, head, stream.first, header.has_extensions)
+            data = rest
+        if fin:
+            out.finish(data)
+        else:
+            out.write(data)
+        return out
+
+    def datagram(self, track: LiveTrack, data: bytes, item: DatagramObject) -> None:
+        """As `Subscriber`."""
+        self.client.send_datagram(self._track, data, 0)
+
+    def started_over(self) -> None:
+        """As `Subscriber`."""
+
+
+class Live:
+    """The tracks that pass a relay with clients."""
+
+    def __init__(self, limits: CacheLimits, is_source: Callable[[Hashable], bool]) -> None:
+        """`is_source` tells whether a source may still send."""
+        self.cache = Cache(limits)
+        self.counters = LiveCounters()
+        self.is_source = is_source
+        self.began: Callable[[LiveStream, bool], None] | None = None
+        "Told of each stream that begins while nodes are joining its track; and whether it ended."
+        self.fetched: Callable[[int, bytes, bool], bool] | None = None
+        "Takes other relays' answers to FETCH: a request id, bytes, whether they are the last."
+        self.tracks: dict[int, LiveTrack] = {}
+
+    def track(self, track: TrackHash, name: TrackName | None = None) -> LiveTrack:
+        """The track, made if it is not there."""
+        found = self.tracks.get(track.full_name_hash)
+        if found is None:
+            found = self.tracks[track.full_name_hash] = LiveTrack(self, track, name)
+        elif found.name is None:
+            found.name = name
+        return found
+
+    def get(self, full_name_hash: int) -> LiveTrack | None:
+        """The track, if it is there."""
+        return self.tracks.get(full_name_hash)
+
+    def expire(self, now: float) -> None:
+        """Forget what is too old, and tracks that nothing is left of."""
+        self.cache.expire(now)
+        for key, track in list(self.tracks.items()):
+            if not (track.subscribers or track.streams or track.pins or track.cached.groups):
+                del self.tracks[key]
