@@ -89,6 +89,13 @@ _Bytes = Annotated[
     int,
     Meta(ge=16 * KIB, le=1024 * MIB, description="a whole number from 16384 to 1073741824"),
 ]
+_CacheBytes = Annotated[
+    int, Meta(ge=0, le=1 << 40, description="a whole number of bytes, 0 to keep nothing")
+]
+_Drafts = Annotated[
+    tuple[Literal[14, 16], ...],
+    Meta(min_length=1, description="a list like [16, 14]"),
+]
 # QUIC asks for 1200 at least; 9000 is the largest frame an Ethernet commonly carries.
 _UdpPayload = Annotated[int, Meta(ge=1200, le=9000, description="a whole number from 1200 to 9000")]
 # RFC 9221: 65535 and above mean any datagram that fits a packet.
@@ -133,6 +140,35 @@ class PeeringConfig(msgspec.Struct, frozen=True, kw_only=True):
     data: _Peers = ()
     # One connection to a peer is one path through the network between; more spread the data.
     connections: _Connections = 1
+
+
+class ClientsConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """[clients]: where applications and browsers connect, and what they may ask for."""
+
+    # Loopback, as for peers. The next port after theirs. Port 0 takes any free port.
+    listen: _Address = Address("127.0.0.1", 33435)
+    # Drafts of MoQT that are offered, in this order.
+    drafts: _Drafts = (16, 14)
+    # Requests a session may have open at once: subscriptions, fetches, namespaces.
+    requests: _Count = 1000
+    # A subscribe waits this long for a publisher. Shorter than the patience of clients, who can
+    # ask again; longer than it takes a publisher that starts at the same time.
+    subscribe_wait_s: _Seconds = 1.0
+    # What clients get to go elsewhere when this relay stops,
+    drain_s: _Seconds = 2.0
+    # and where; empty: to where they came from.
+    goaway_uri: _String = ""
+
+
+class CacheConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """[cache]: what is kept of tracks for those who come late."""
+
+    # Half a minute of 64 Mbit/s in all,
+    bytes: _CacheBytes = 256 * MIB
+    # and of 8 Mbit/s for a track.
+    track_bytes: _CacheBytes = 32 * MIB
+    # A live track is seldom wanted from further back.
+    age_s: _Seconds = 60.0
 
 
 class RelayConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,9 +216,9 @@ class QuicConfig(msgspec.Struct, frozen=True, kw_only=True):
     connection_window_bytes: _Bytes = 15 * MIB
     # Less than half of the connection's, so that one slow stream cannot stop the others.
     stream_window_bytes: _Bytes = 6 * MIB
-    # The smallest the peering document counts with. It leaves a tunnel 170 bytes of the 1500 that
-    # nearly every path carries.
-    udp_payload_bytes: _UdpPayload = 1280
+    # What Chromium begins with. It leaves a tunnel 120 bytes of the 1500 that nearly every path
+    # carries, and takes a tenth less time for each byte than 1280.
+    udp_payload_bytes: _UdpPayload = 1350
     # Any datagram that fits a packet.
     datagram_frame_bytes: _DatagramFrame = 65536
     # The kernel's default loses packets by the thousand at some hundred Mbit/s.
@@ -204,8 +240,11 @@ class EgressConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     # A second at 125 Mbit/s: older live data is worth less than what comes after it.
     queue_bytes: _Bytes = 16 * MIB
-    # What QUIC itself holds is past recall by priority; this keeps 20 ms at 100 Mbit/s busy.
-    quic_queue_bytes: _Bytes = 256 * KIB
+    # Past this a publisher is slowed to the pace of its fastest subscriber; half a frame of video
+    # for each of a dozen subscribers, and 60 ms at 125 Mbit/s.
+    pressure_bytes: _Bytes = 1 * MIB
+    # What QUIC itself holds is past recall by priority; this keeps 10 ms at 100 Mbit/s busy.
+    quic_queue_bytes: _Bytes = 128 * KIB
     # Datagrams are for what must not wait: a short queue drops early.
     datagram_queue_bytes: _Bytes = 1 * MIB
 
@@ -219,6 +258,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     tls: TlsConfig = TlsConfig()
     quic: QuicConfig = QuicConfig()
     egress: EgressConfig = EgressConfig()
+    clients: ClientsConfig = ClientsConfig()
+    cache: CacheConfig = CacheConfig()
 
 
 # --- reading ---------------------------------------------------------------------------------

@@ -46,6 +46,7 @@ class Lab:
             "node.type": role,
             "node.id": f"9:{len(self.relays) + 1}",
             "peering.listen": "127.0.0.1:0",
+            "clients.listen": "127.0.0.1:0",
             "peering.peers": [str(peer.peer_address) for peer in peers],
             "relay.node_advertise_s": 0.05,
             "relay.unsubscribe_s": 0.1,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laps.config import Config, PeeringConfig, RelayConfig
+from laps.config import ClientsConfig, Config, PeeringConfig, RelayConfig
 from laps.net import link as link_module
 from laps.net import runner as runner_module
 from laps.net.link import PEERING_ALPN
@@ -47,7 +47,12 @@ CONNECT = encode(Connect(PeerMode.BOTH, DataDirection.BIDIRECTIONAL, OTHER))
 
 def config(port: int = 0, *dialled: Address, **quic: float) -> Config:
     peering = PeeringConfig(listen=Address("127.0.0.1", port), peers=dialled)
-    return Config(peering=peering, relay=RelayConfig(drain_s=0.05), quic=limits(**quic))
+    return Config(
+        peering=peering,
+        clients=ClientsConfig(listen=Address("127.0.0.1", 0)),
+        relay=RelayConfig(drain_s=0.05),
+        quic=limits(**quic),
+    )
 
 
 @asynccontextmanager
@@ -217,8 +222,9 @@ async def test_a_peer_that_was_restarted_is_heard_again_within_a_second_or_two(
         await until(lambda: node_id in peers(first))
         lost = first.relay.peers[node_id].control
         assert second._peering is not None
-        second._peering._udp.close()  # it is gone without a word
-        second._peering._closed = True
+        assert second._client_endpoint is not None
+        second._client_endpoint.abandon()
+        second._peering.abandon()  # it is gone without a word
         async with relaying(config(port, address_of(first))) as again:
             await until(lambda: first.relay.id in peers(again))
             await until(lambda: node_id in peers(first))
@@ -228,4 +234,3 @@ async def test_a_peer_that_was_restarted_is_heard_again_within_a_second_or_two(
             if task is not None:
                 task.cancel()
         second._measuring.cancel()
-        second._peering._ticker.cancel()

@@ -77,8 +77,20 @@ def test_every_key_can_be_written() -> None:
         connection_limit = 5
         [egress]
         queue_bytes = 20_000
+        pressure_bytes = 25_000
         quic_queue_bytes = 30_000
         datagram_queue_bytes = 40_000
+        [clients]
+        listen = "[::1]:0"
+        drafts = [14]
+        requests = 3
+        subscribe_wait_s = 0.5
+        drain_s = 1
+        goaway_uri = "moqt://relay.example"
+        [cache]
+        bytes = 0
+        track_bytes = 1
+        age_s = 2
     """)
     assert config.node.id == parse_node_id("1.2:1234")
     assert (config.node.latitude, config.node.longitude) == (-33.9, 151.0)
@@ -154,7 +166,7 @@ def test_a_bad_value_is_refused_with_what_would_be_right(line: str, problem: str
 def test_an_unknown_key_is_named_with_the_nearest_and_all_known() -> None:
     assert refusal("[egress]\nqueue_byte = 3") == (
         "laps.toml: egress.queue_byte = 3: unknown key, did you mean queue_bytes? "
-        "known in [egress]: queue_bytes, quic_queue_bytes, datagram_queue_bytes"
+        "known in [egress]: queue_bytes, pressure_bytes, quic_queue_bytes, datagram_queue_bytes"
     )
 
 

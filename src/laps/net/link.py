@@ -76,6 +76,16 @@ class QuicLink:
         """The smoothed round trip time of now."""
         return self.connection.stats().srtt_us
 
+    @property
+    def pressed(self) -> bool:
+        """Whether more waits to be sent than is good."""
+        return self.egress.pressed
+
+    @property
+    def sent_bytes(self) -> int:
+        """How much has been sent on it so far."""
+        return self.egress.counters.stream_bytes
+
     def open_control(self) -> int:
         """Open a bidirectional stream."""
         return self.connection.open_stream(unidirectional=False)

@@ -24,14 +24,18 @@ from typing import TYPE_CHECKING, Final
 from laps.errors import CloseCode, ConnectNotReceived, LapsError
 from laps.infobase.nodes import SessionId
 from laps.net import tls
+from laps.net.clients import Clients, alpns
 from laps.net.gauge import Gauge
 from laps.net.link import EXTENDED_ALPN, PEERING_ALPN, LinkEvents, QuicLink
 from laps.net.quic import Endpoint
+from laps.relay.cache import CacheLimits
+from laps.relay.edge import Edge, EdgeSettings
 from laps.relay.extensions import ExtensionSettings, PeerLeaving
 from laps.relay.peers import PeerArrived
 from laps.relay.relay import Relay
 from laps.relay.roles import RULES, Role
 from laps.relay.settings import RelaySettings
+from laps.sessions.moqt import MoqtLimits
 from laps.types import (
     Address,
     DataDirection,
@@ -95,9 +99,18 @@ class Runner:
                 unsubscribe_s=config.relay.unsubscribe_s,
                 reflect=config.relay.reflect,
                 extensions=ExtensionSettings(grace_s=config.relay.drain_s),
+                cache=CacheLimits(config.cache.bytes, config.cache.track_bytes, config.cache.age_s),
             ),
             epoch=int(time.time()),
         )
+        self.edge = Edge(self.relay, _edge_settings(config))
+        self._client_endpoint: Endpoint | None = None
+        setup_s = config.quic.handshake_timeout_s
+        self.clients = Clients(self.edge, config.clients, config.egress, setup_s, self._arm)
+        self.client_address: Address | None = None
+        if RULES[role].accepts_clients:
+            self._client_endpoint = self._listen_for_clients()
+            self.client_address = Address(*self._client_endpoint.address[:2])
         self._alarm: asyncio.TimerHandle | None = None
         self._stopping = False
         self._gauge = Gauge(config.node)
@@ -124,7 +137,13 @@ class Runner:
             await endpoint.close(CloseCode.GRACEFUL, "the relay stops")
 
     async def _drain(self) -> None:
-        """Let peers that take the hint move their data elsewhere before we are gone."""
+        """Let clients, then peers, that take the hint move elsewhere before we are gone."""
+        if self.edge.clients:
+            self.edge.drain(time.monotonic())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.config.clients.drain_s):
+                    await self.clients.gone()
+            self.edge.close()
         self.relay.drain(time.monotonic())
         self._arm()
         with suppress(TimeoutError):
@@ -136,17 +155,28 @@ class Runner:
 
         A certificate that the relay made itself stays: there is nothing to read it from again.
         """
-        for section in ("node", "relay", "quic", "egress"):
+        for section in ("node", "relay", "quic", "egress", "clients", "cache"):
             if getattr(config, section) != getattr(self.config, section):
                 log.warning("[%s] has changed: restart the relay for it to count", section)
         if config.peering.listen != self.config.peering.listen:
             log.warning("peering.listen has changed: restart the relay for it to count")
         if config.tls.certificate is not None and config.tls.key is not None:
             self.identity = tls.load(config.tls.certificate, config.tls.key)
-            if self._peering is not None:
-                self._peering.show(self.identity)
+            self._show()
         self.config = config
         self._keep_peers()
+
+    def _listen_for_clients(self) -> Endpoint:
+        config = self.config
+        listen, names = config.clients.listen, alpns(config.clients)
+        try:
+            return Endpoint.listen(
+                listen.host, listen.port, config.quic, names, self.identity, self.clients.accept
+            )
+        except LapsError:
+            if self._peering is not None:
+                self._peering.abandon()
+            raise
 
     # -- what links tell ---------------------------------------------------------------------------
 
@@ -159,6 +189,7 @@ class Runner:
             dialled=dialled,
         )
         self._links[link.id] = link
+        link.egress.on_pressure = self._pressure
         self._alone.clear()
         if not dialled:
             self.relay.link_opened(link, time.monotonic())
@@ -191,6 +222,11 @@ class Runner:
         if not self._links:
             self._alone.set()
 
+    def _pressure(self) -> None:
+        self.edge.pressure.changed_link(time.monotonic())
+        self.edge.tunnel.writable(time.monotonic())
+        self._arm()
+
     def _srtt(self, link: QuicLink) -> None:
         self.relay.link_srtt(link, time.monotonic())
         self._arm()
@@ -209,7 +245,10 @@ class Runner:
             elif isinstance(event, PeerLeaving):
                 node = format_node_id(event.node_id)
                 log.info("peer %s leaves; it names %s instead", node, event.contact or "nobody")
-        deadline = self.relay.deadline()
+            else:
+                self.edge.observe(event, time.monotonic())
+        due = (self.relay.deadline(), self.edge.deadline())
+        deadline = min((at for at in due if at is not None), default=None)
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -221,6 +260,7 @@ class Runner:
         self._alarm = None
         try:
             self.relay.tick(time.monotonic())
+            self.edge.tick(time.monotonic())
         except Exception:
             # A defect of ours in one thing that was due; the relay goes on with the others.
             log.exception("the relay failed on a timer")
@@ -248,16 +288,21 @@ class Runner:
         config = self.config.tls
         if config.certificate is not None and config.key is not None:
             return tls.load(config.certificate, config.key)
-        names = {self.config.peering.listen.host, "localhost", "127.0.0.1"}
+        listening = (self.config.peering.listen.host, self.config.clients.listen.host)
+        names = {*listening, "localhost", "127.0.0.1"}
         return tls.self_signed(sorted(names))
+
+    def _show(self) -> None:
+        for endpoint in (self._peering, self._client_endpoint):
+            if endpoint is not None:
+                endpoint.show(self.identity)
 
     async def _renew(self) -> None:
         while True:
             left = self.identity.expires - RENEW_BEFORE - datetime.now(UTC)
             await asyncio.sleep(left.total_seconds())
             self.identity = self._identity()
-            if self._peering is not None:
-                self._peering.show(self.identity)
+            self._show()
             log.info("a new certificate: sha256 %s", self.identity.fingerprint)
 
     # -- the peers we dial -------------------------------------------------------------------------
@@ -320,8 +365,18 @@ class Runner:
         return made[0]
 
     def _endpoints(self) -> list[Endpoint]:
-        listening = [] if self._peering is None else [self._peering]
+        listening = [e for e in (self._client_endpoint, self._peering) if e is not None]
         return [*listening, *self._diallers.values()]
+
+
+def _edge_settings(config: Config) -> EdgeSettings:
+    clients = config.clients
+    return EdgeSettings(
+        session=MoqtLimits(requests=clients.requests),
+        subscribe_wait_s=clients.subscribe_wait_s,
+        grace_s=clients.drain_s,
+        goaway_uri=clients.goaway_uri,
+    )
 
 
 def trust_of(peer: Address) -> tls.Trust:

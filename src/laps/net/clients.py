@@ -1,0 +1,292 @@
+"""Connections of clients: MoQT on raw QUIC and in WebTransport, on one port.
+
+The ALPN decides. `moqt-16` is draft 16; `moq-00` is draft 14, which names its version again in the
+setup; `h3` is HTTP/3, where the path may be any and the subprotocol takes the place of the ALPN: a
+session that names none speaks draft 14.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from laps.errors import ConnectionClosed, DatagramTooLarge, SendBufferFull
+from laps.net.egress import Egress
+from laps.net.http3 import ErrorCode
+from laps.net.webtransport import HTTP3_ALPN, Accepted, accept_http3
+from laps.relay.clients import MoqtClient
+from laps.wire.moqt.codes import ResetCode, SessionCode
+from laps.wire.moqt.dialect import DRAFT14, DRAFT16
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from laps.config import ClientsConfig, EgressConfig
+    from laps.net.connection import Connection
+    from laps.net.egress import EgressStream
+    from laps.net.engine import Receiver
+    from laps.net.transport import Transport
+    from laps.net.webtransport import ConnectRequest, WebTransportSession
+    from laps.relay.deliveries import Rank
+    from laps.relay.edge import Edge
+    from laps.wire.moqt.dialect import Dialect
+
+log = logging.getLogger(__name__)
+
+DIALECTS: Final = {14: DRAFT14, 16: DRAFT16}
+ALPNS: Final = {14: "moq-00", 16: "moqt-16"}
+
+# HTTP/3's own code for a connection that was of no use: nothing is wrong.
+NO_SESSION: Final = int(ErrorCode.NO_ERROR)
+
+# Control goes ahead of all data; ranks of data begin with a priority from 0 up.
+CONTROL_RANK: Final = (-1,)
+
+
+def alpns(config: ClientsConfig) -> list[str]:
+    """What a client may ask for, in the order of our preference."""
+    return [*(ALPNS[draft] for draft in config.drafts), HTTP3_ALPN]
+
+
+class Clients:
+    """Makes a client of each connection."""
+
+    def __init__(
+        self,
+        edge: Edge,
+        config: ClientsConfig,
+        egress: EgressConfig,
+        setup_s: float,
+        touched: Callable[[], None],
+    ) -> None:
+        """A session has `setup_s` to be set up.
+
+        `touched` is called when the relay may have changed its mind about the time.
+        """
+        self.edge = edge
+        self.egress = egress
+        self.touched = touched
+        self.connections: dict[ClientConnection, None] = {}
+        self._none = asyncio.Event()
+        self._none.set()
+        self._drafts = config.drafts
+        self._setup_s = setup_s
+
+    def add(self, connection: ClientConnection) -> None:
+        """A session may begin, and has to before long."""
+        self.connections[connection] = None
+        self._none.clear()
+        asyncio.get_running_loop().call_later(self._setup_s, self._set_up, connection)
+
+    def _set_up(self, connection: ClientConnection) -> None:
+        if connection in self.connections and not connection.client.session.ready:
+            connection.close(SessionCode.CONTROL_MESSAGE_TIMEOUT, "no setup came in time")
+
+    def remove(self, connection: ClientConnection) -> None:
+        """A session is over."""
+        self.connections.pop(connection, None)
+        if not self.connections:
+            self._none.set()
+
+    async def gone(self) -> None:
+        """Wait until there are none."""
+        await self._none.wait()
+
+    def accept(self, connection: Connection) -> Receiver:
+        """A QUIC connection is there."""
+        for draft in self._drafts:
+            if connection.alpn == ALPNS[draft]:
+                dialect = DIALECTS[draft] if draft != 14 else None
+                return ClientConnection(self, connection, dialect, webtransport=False)
+        server = accept_http3(connection, self._choose)
+
+        def check() -> None:
+            if server.session is None and connection.established:
+                connection.close(NO_SESSION, "no session was asked for in time")
+
+        asyncio.get_running_loop().call_later(self._setup_s, check)
+        return server
+
+    def _choose(self, request: ConnectRequest) -> Accepted:
+        """Whatever the path: what is published where is not for paths to say."""
+        for draft in self._drafts:
+            if draft != 14 and ALPNS[draft] in request.protocols:
+                return Accepted(self._accept_in(DIALECTS[draft]), ALPNS[draft])
+        # A browser takes an answer it did not ask for as a failure: draft 14 goes without a name.
+        return Accepted(self._accept_in(None))
+
+    def _accept_in(self, dialect: Dialect | None) -> Callable[[WebTransportSession], Receiver]:
+        return lambda session: ClientConnection(self, session, dialect, webtransport=True)
+
+
+class ClientConnection:
+    """A client's connection: its receiver, and a `relay.clients.ClientLink`."""
+
+    def __init__(
+        self, clients: Clients, transport: Transport, dialect: Dialect | None, *, webtransport: bool
+    ) -> None:
+        self.transport = transport
+        self.too_large_datagrams = 0
+        self.egress = Egress(
+            transport,
+            clients.egress,
+            expired_code=ResetCode.DELIVERY_TIMEOUT,
+            full_code=ResetCode.INTERNAL_ERROR,
+        )
+        self.egress.on_pressure = self._pressure
+        self.wire = _Bidirectional(self)
+        self._room = clients.egress.pressure_bytes // 2
+        self._clients = clients
+        self.client = MoqtClient(clients.edge, self, dialect, webtransport=webtransport)
+        transport.tick = self._tick
+        clients.add(self)
+
+    def __str__(self) -> str:
+        host, port = self.transport.remote[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    # -- as `ClientLink` ---------------------------------------------------------------------------
+
+    @property
+    def dropped_streams(self) -> int:
+        """As `ClientLink`."""
+        return self.egress.counters.unopened_streams
+
+    @property
+    def has_room(self) -> bool:
+        """As `ClientLink`."""
+        if self.egress.queued_bytes < self._room:
+            return True
+        self.transport.wake_below(0)
+        return False
+
+    @property
+    def pressed(self) -> bool:
+        """As `ClientLink`."""
+        return self.egress.pressed
+
+    @property
+    def sent_bytes(self) -> int:
+        """As `ClientLink`."""
+        return self.egress.counters.stream_bytes
+
+    def open_stream(self, rank: Rank, ttl_us: int) -> EgressStream:
+        """As `ClientLink`."""
+        return self.egress.open(rank, ttl_us)
+
+    def send_datagram(self, data: bytes, rank: Rank, ttl_us: int) -> None:
+        """As `ClientLink`."""
+        try:
+            self.egress.send_datagram(data, rank, ttl_us)
+        except DatagramTooLarge:
+            self.too_large_datagrams += 1
+        except ConnectionClosed:
+            pass
+
+    def stop_stream(self, stream_id: int, code: int) -> None:
+        """As `ClientLink`."""
+        if self.transport.established:
+            self.transport.stop_stream(stream_id, code)
+
+    def when_sent(self, call: Callable[[], None]) -> None:
+        """As `ClientLink`."""
+        self.egress.when_flushed(call)
+
+    def pause(self) -> None:
+        """As `ClientLink`."""
+        if self.transport.established:
+            self.transport.pause_reading()
+
+    def resume(self) -> None:
+        """As `ClientLink`."""
+        if self.transport.established:
+            self.transport.resume_reading()
+
+    def close(self, code: int, reason: str) -> None:
+        """As `ClientLink`."""
+        self.transport.close(code, reason)
+
+    # -- as `Receiver` -----------------------------------------------------------------------------
+
+    def stream_data(self, stream_id: int, data: bytes, fin: bool) -> None:
+        """As `Receiver`."""
+        self.client.receive(stream_id, data, fin, monotonic())
+        if not stream_id & 2 or self._clients.edge.is_due:
+            self._clients.touched()
+
+    def stream_reset(self, stream_id: int, code: int) -> None:
+        """As `Receiver`."""
+        self.client.stream_reset(stream_id, code, monotonic())
+        self._clients.touched()
+
+    def stop_sending(self, stream_id: int, code: int) -> None:
+        """As `Receiver`."""
+        self.egress.stopped(stream_id)
+        self.client.stop_sending(stream_id, monotonic())
+        self._clients.touched()
+
+    def datagram(self, data: bytes) -> None:
+        """As `Receiver`."""
+        self.client.receive_datagram(data, monotonic())
+
+    def writable(self) -> None:
+        """As `Receiver`."""
+        self.egress.writable()
+        self.client.writable(monotonic())
+
+    def closed(self, close: ConnectionClosed) -> None:
+        """As `Receiver`."""
+        self._clients.remove(self)
+        level = (
+            logging.INFO if close.by_peer or close.code == SessionCode.NO_ERROR else logging.WARNING
+        )
+        log.log(level, "client at %s: %s", self, close)
+        self.client.closed(monotonic())
+        self._clients.touched()
+
+    def _tick(self, now: float) -> None:
+        self.egress.tick(now)
+
+    def _pressure(self) -> None:
+        self._clients.edge.pressure.changed(self.client, monotonic())
+        self._clients.touched()
+
+
+class _Bidirectional:
+    """A client's bidirectional streams, as `sessions.moqt.Wire`."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self._connection = connection
+        self._streams: dict[int, EgressStream] = {}
+
+    def open_stream(self) -> int:
+        """As `Wire`."""
+        return self._connection.transport.open_stream(unidirectional=False)
+
+    def send(self, stream_id: int, data: bytes, *, fin: bool = False) -> None:
+        """As `Wire`; a client that reads none of it is given up."""
+        connection = self._connection
+        if not connection.transport.established:
+            return
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            stream = self._streams[stream_id] = connection.egress.adopt(stream_id, CONTROL_RANK)
+        try:
+            if fin:
+                del self._streams[stream_id]
+                stream.finish(data)
+            else:
+                stream.write(data)
+        except SendBufferFull as full:
+            reason = f"control messages are not read: {full}"
+            connection.close(SessionCode.CONTROL_MESSAGE_TIMEOUT, reason)
+
+    def end_stream(self, stream_id: int, code: int) -> None:
+        """As `Wire`."""
+        transport = self._connection.transport
+        self._streams.pop(stream_id, None)
+        if transport.established:
+            transport.stop_stream(stream_id, code)
+            transport.reset_stream(stream_id, code)
