@@ -1,1 +1,19 @@
 """LAPS: a network of relays that carries live tracks from publishers to subscribers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from laps.client import connect
+
+__all__ = ["connect"]
+
+
+def __getattr__(name: str) -> object:
+    """Load the client when it is first asked for: a relay never needs it."""
+    if name == "connect":
+        from laps.client import connect
+
+        return connect
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

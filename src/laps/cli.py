@@ -18,9 +18,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from laps import cli_client
 from laps.bench import hops as bench_hops
 from laps.bench import infobase as bench_infobase
 from laps.bench import quic as bench_quic
+from laps.bench import relay as bench_relay
 from laps.config import Config, load_config, override
 from laps.errors import ConfigError, LapsError, ListenError
 from laps.net.runner import Runner
@@ -44,6 +46,7 @@ app = typer.Typer(
 )
 bench = typer.Typer(help="Measure this machine; every figure beside its peers in one run.")
 app.add_typer(bench, name="bench", no_args_is_help=True)
+cli_client.register(app)
 
 out = Console()
 err = Console(stderr=True)
@@ -86,8 +89,8 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stan
 
 
 @app.command(
-    epilog="Example: laps relay --type via --node-id 1:1 --peer-listen 127.0.0.1:33434 "
-    "--peer 127.0.0.1:33435",
+    epilog="Example: laps relay --node-id 1:2 --listen 127.0.0.1:4443 "
+    "--peer-listen 127.0.0.1:4444 --peer 127.0.0.1:33434",
 )
 def relay(
     config: ConfigPath = None,
@@ -97,6 +100,10 @@ def relay(
     node_id: Annotated[
         str | None,
         typer.Option(metavar="HIGH:LOW", help="Like 1.2:1234; made from host and port if absent."),
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Where clients connect. Port 0: any free one."),
     ] = None,
     peer_listen: Annotated[
         str | None,
@@ -108,6 +115,10 @@ def relay(
     control: Annotated[
         list[str] | None,
         typer.Option(metavar="HOST:PORT", help="A control server to dial. Repeatable."),
+    ] = None,
+    draft: Annotated[
+        list[int] | None,
+        typer.Option(metavar="14|16", help="A draft of MoQT to offer clients. Repeatable."),
     ] = None,
     reflect: Annotated[
         bool | None,
@@ -132,6 +143,8 @@ def relay(
         "--node-id": {"node.id": node_id},
         "--latitude": {"node.latitude": latitude},
         "--longitude": {"node.longitude": longitude},
+        "--listen": {"clients.listen": listen},
+        "--draft": {"clients.drafts": draft or None},
         "--peer-listen": {"peering.listen": peer_listen},
         "--peer": {"peering.peers": peer or None},
         "--control": {"peering.control": control or None},
@@ -164,7 +177,8 @@ def lab(
         uvloop.run(_run_relay(settings, seconds, _say_lab))
     except ListenError as error:
         err.print(f"laps: {error}; taking any free port", highlight=False, soft_wrap=True)
-        settings = override(settings, {"peering.listen": "127.0.0.1:0"}, "laps lab")
+        free = {"peering.listen": "127.0.0.1:0", "clients.listen": "127.0.0.1:0"}
+        settings = override(settings, free, "laps lab")
         uvloop.run(_run_relay(settings, seconds, _say_lab))
 
 
@@ -198,7 +212,8 @@ def _reload(runner: Runner, read_again: Callable[[], Config]) -> None:
 
 def _say_ready(runner: Runner) -> None:
     _print_line(
-        f"ready node={format_node_id(runner.relay.id)} clients=none "
+        f"ready node={format_node_id(runner.relay.id)} "
+        f"clients={runner.client_address or 'none'} "
         f"peers={runner.peer_address or 'none'} "
         f"sha256={runner.identity.fingerprint}"
     )
@@ -206,11 +221,19 @@ def _say_ready(runner: Runner) -> None:
 
 def _say_lab(runner: Runner) -> None:
     node = format_node_id(runner.relay.id)
-    _print_line(f"An Edge relay, node {node}, listens for peers on {runner.peer_address} (QUIC).")
-    _print_line(f"Its certificate was made just now: sha256 {runner.identity.fingerprint}")
-    _print_line("In another terminal, a second relay that peers with it:")
     _print_line(
-        f"    .venv/bin/laps relay -v --peer-listen 127.0.0.1:0 --peer {runner.peer_address}"
+        f"An Edge relay, node {node}, listens for clients on {runner.client_address} and for peers "
+        f"on {runner.peer_address} (QUIC)."
+    )
+    _print_line(f"Its certificate was made just now: sha256 {runner.identity.fingerprint}")
+    _print_line("In two other terminals, a clock that is published, and one who reads it:")
+    url = f"moqt://{runner.client_address}"
+    _print_line(f"    while date; do sleep 1; done | .venv/bin/laps pub {url} demo clock")
+    _print_line(f"    .venv/bin/laps sub {url} demo clock")
+    _print_line("And a second relay that peers with it:")
+    _print_line(
+        "    .venv/bin/laps relay -v --listen 127.0.0.1:0 --peer-listen 127.0.0.1:0 "
+        f"--peer {runner.peer_address}"
     )
     _print_line("Ctrl-C stops it.")
 
@@ -343,6 +366,31 @@ def bench_hops_command(
     else:
         out.print(bench_hops.table(result))
     if not bench_hops.holds(result):
+        raise typer.Exit(1)
+
+
+@bench.command("relay", epilog="Example: laps bench relay --only latency --only memory")
+def bench_relay_command(
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long a measurement takes.")] = 3.0,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="CASE", help="Only this case. Repeatable.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """One relay and its clients: throughput, small objects, delay, memory, and what is lost.
+
+    Exit status 1 if something is not as the project asks of itself.
+    """
+    if unknown := set(only or ()) - set(bench_relay.CASES):
+        known = ", ".join(bench_relay.CASES)
+        raise ConfigError(f'--only "{unknown.pop()}": known are {known}')
+    with err.status("measuring") as status:
+        figures = bench_relay.measure(seconds, only or [], status.update)
+    if as_json:
+        _print_line(json.dumps(bench_relay.as_mapping(figures), indent=2))
+    else:
+        out.print(bench_relay.table(figures))
+    if not bench_relay.holds(figures):
         raise typer.Exit(1)
 
 

@@ -19,6 +19,8 @@ LapsError
         StreamLimitReached
         SendBufferFull
         DatagramTooLarge
+    RequestRefused                    the relay said no to what an application asked for
+    SessionClosed                     the session of an application with its relay is over
 """
 # ruff: noqa: N818 - a name says what happened; the tree above says that it is an error.
 
@@ -183,3 +185,24 @@ class SendBufferFull(TransportError):
 
 class DatagramTooLarge(TransportError):
     """The datagram does not fit the path."""
+
+
+class RequestRefused(LapsError):
+    """The relay refused a request, or ended what it had granted."""
+
+    def __init__(self, what: str, code: int, reason: str = "") -> None:
+        super().__init__(what, code, reason)
+        self.what = what
+        """What was asked for, in words."""
+        self.code = code
+        """A `laps.wire.moqt.codes.RequestCode` or `DoneCode`, or a number that is none."""
+        self.reason = reason
+        """The relay's own words, often empty."""
+
+    def __str__(self) -> str:
+        why = f": {self.reason}" if self.reason else ""
+        return f"{self.what} was refused (code {self.code:#x}){why}"
+
+
+class SessionClosed(LapsError):
+    """The session with a relay is over, and nothing can be asked of it any more."""

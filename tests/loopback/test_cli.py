@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LAPS = str(Path(sys.executable).with_name("laps"))
+ANY = "127.0.0.1:0"
 
 
 def laps(*args: str) -> subprocess.CompletedProcess[str]:
@@ -38,7 +39,7 @@ def test_help_shows_how_each_command_is_used() -> None:
         ("relay",),
         ("lab",),
         ("sim",),
-        *(("bench", name) for name in ("quic", "infobase", "hops")),
+        *(("bench", name) for name in ("quic", "infobase", "hops", "relay")),
     ]
     for command in commands:
         shown = laps(*command, "--help")
@@ -49,7 +50,7 @@ def test_help_shows_how_each_command_is_used() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_relay_says_where_it_listens_and_stops_when_asked(number: signal.Signals) -> None:
     with subprocess.Popen(
-        [LAPS, "relay", "--node-id", "1.2:3", "--peer-listen", "127.0.0.1:0"],
+        [LAPS, "relay", "--node-id", "1.2:3", "--listen", ANY, "--peer-listen", ANY],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -57,7 +58,10 @@ def test_a_relay_says_where_it_listens_and_stops_when_asked(number: signal.Signa
         assert process.stdout is not None
         assert process.stderr is not None
         line = process.stdout.readline()
-        ready = r"ready node=1\.2:3 clients=none peers=127\.0\.0\.1:\d+ sha256=[0-9a-f]{64}\n"
+        ready = (
+            r"ready node=1\.2:3 clients=127\.0\.0\.1:\d+ peers=127\.0\.0\.1:\d+ "
+            r"sha256=[0-9a-f]{64}\n"
+        )
         assert re.fullmatch(ready, line)
         process.send_signal(number)
         assert process.wait(timeout=20) == 0
@@ -66,7 +70,8 @@ def test_a_relay_says_where_it_listens_and_stops_when_asked(number: signal.Signa
 
 def test_a_relay_reads_its_configuration_again_and_survives_a_bad_one(tmp_path: Path) -> None:
     config = tmp_path / "laps.toml"
-    config.write_text('[node]\ntype = "stub"\n')
+    listen = '[clients]\nlisten = "127.0.0.1:0"\n'
+    config.write_text('[node]\ntype = "stub"\n' + listen)
     with subprocess.Popen(
         [LAPS, "relay", "--config", str(config), "--node-id", "5:5"],
         stdout=subprocess.PIPE,
@@ -75,13 +80,11 @@ def test_a_relay_reads_its_configuration_again_and_survives_a_bad_one(tmp_path: 
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert process.stdout.readline().startswith(
-            "ready node=5:5 clients=none peers=none sha256="
-        )
+        assert process.stdout.readline().startswith("ready node=5:5 clients=127.0.0.1:")
         config.write_text("[node\n")
         process.send_signal(signal.SIGHUP)
         assert "the configuration stays as it is" in process.stderr.readline()
-        config.write_text('[node]\ntype = "edge"\n')
+        config.write_text('[node]\ntype = "edge"\n' + listen)
         process.send_signal(signal.SIGHUP)
         assert "[node] has changed: restart the relay" in process.stderr.readline()
         process.terminate()
@@ -91,7 +94,9 @@ def test_a_relay_reads_its_configuration_again_and_survives_a_bad_one(tmp_path: 
 def test_the_lab_ends_by_itself_with_a_summary_of_where_it_listened() -> None:
     shown = laps("lab", "--seconds", "0.1")
     assert shown.returncode == 0
-    assert re.search(r"node 1:1, listens for peers on 127\.0\.0\.1:\d+", shown.stdout)
+    assert re.search(
+        r"node 1:1, listens for clients on 127\.0\.0\.1:\d+ and for peers on", shown.stdout
+    )
 
 
 def test_bad_input_is_one_line_and_status_2(busy_port: int, tmp_path: Path) -> None:
@@ -156,6 +161,18 @@ def test_the_bench_of_the_infobase_counts_what_entries_cost() -> None:
     shown = laps("bench", "infobase", "--count", "5000", "--json")
     assert shown.returncode == 0, shown.stderr
     assert all(result["entries"] == 5000 for result in json.loads(shown.stdout))
+
+
+def test_the_bench_of_a_relay_measures_and_says_what_was_wanted() -> None:
+    shown = laps(
+        "bench", "relay", "--only", "unpaced", "--only", "memory", "--seconds", "0.2", "--json"
+    )
+    figures = {row["what"]: row for row in json.loads(shown.stdout)}
+    assert figures["a relay at rest"]["most"] == 70
+    assert figures["1,000 idle subscriptions more"]["figure"] > 0
+    assert figures["1,000 bytes, sent to each of 16"]["figure"] > 0
+    assert shown.returncode == (0 if all(row["holds"] for row in figures.values()) else 1)
+    assert laps("bench", "relay", "--only", "nothing").returncode == 2
 
 
 def test_sim_answers_what_if() -> None:

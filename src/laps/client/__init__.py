@@ -1,0 +1,48 @@
+"""What an application imports: publish and subscribe tracks through a relay.
+
+    import laps
+
+    async with laps.connect("moqt://127.0.0.1:33435") as session:
+        track = await session.publish("demo/clock", "seconds")
+        await track.write(b"12:00:00")
+
+    async with laps.connect("https://relay.example/moq") as session:
+        async for obj in session.subscribe("demo/clock", "seconds"):
+            print(obj.group, obj.id, obj.payload)
+
+Errors are `laps.errors.LapsError`: ConfigError for what was written wrong, HandshakeFailed where no
+relay answers, RequestRefused where it says no, SessionClosed when it is gone.
+"""
+
+from laps.client.connect import Connecting, connect
+from laps.client.fetching import Fetching
+from laps.client.namespaces import Namespaces
+from laps.client.session import Session
+from laps.client.subgroup import Subgroup
+from laps.client.subscription import Subscription
+from laps.client.track import Track
+from laps.client.values import NamespaceEvent, Object, TrackInfo
+from laps.errors import RequestRefused, SessionClosed
+from laps.types import Location
+from laps.wire.moqt.data import ObjectStatus
+from laps.wire.moqt.messages import GroupOrder, TrackProperties
+
+__all__ = [
+    "Connecting",
+    "Fetching",
+    "GroupOrder",
+    "Location",
+    "NamespaceEvent",
+    "Namespaces",
+    "Object",
+    "ObjectStatus",
+    "RequestRefused",
+    "Session",
+    "SessionClosed",
+    "Subgroup",
+    "Subscription",
+    "Track",
+    "TrackInfo",
+    "TrackProperties",
+    "connect",
+]

@@ -1,0 +1,392 @@
+"""One MoQT session on one connection: messages to those they concern, and what is sent.
+
+    transport -> Channel -> inbound    objects that others publish: subscriptions and fetches
+                         -> outbound   tracks of our own: who asks for them
+              <- egress  <-
+
+A channel lives as long as its connection. What outlives it (a `Track`, a `Subscription`) begins
+anew on the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from laps.client.inbound import Inbound
+from laps.client.outbound import Outbound
+from laps.config import EgressConfig
+from laps.errors import (
+    ConnectionClosed,
+    LapsError,
+    RequestRefused,
+    SendBufferFull,
+    SessionClosed,
+)
+from laps.net.egress import Egress
+from laps.sessions.moqt import MoqtSession
+from laps.wire.moqt.codes import RequestCode, ResetCode, SessionCode
+from laps.wire.moqt.messages import (
+    ClientSetup,
+    Fetch,
+    FetchCancel,
+    FetchOk,
+    Goaway,
+    NamespaceAdded,
+    NamespaceDone,
+    Publish,
+    PublishDone,
+    PublishNamespace,
+    PublishNamespaceCancel,
+    PublishNamespaceDone,
+    PublishOk,
+    RequestError,
+    RequestOk,
+    RequestUpdate,
+    ServerSetup,
+    Subscribe,
+    SubscribeNamespace,
+    SubscribeOk,
+    TrackStatus,
+    Unsubscribe,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from laps.net.egress import EgressStream
+    from laps.net.transport import Transport
+    from laps.sessions.requests import Answer, Request
+    from laps.wire.moqt.dialect import Dialect
+    from laps.wire.moqt.messages import Message, Namespace
+
+log = logging.getLogger(__name__)
+
+# A publisher waits with the next object when this much waits to be sent; 60 ms at 125 Mbit/s.
+PRESSURE_BYTES: Final = 1024 * 1024
+
+# The same of datagrams, and of streams that have not begun: each takes memory beside its bytes.
+DATAGRAM_BYTES: Final = 64 * 1024
+STREAMS_WAITING: Final = 1000
+
+# Nothing of a publisher's is dropped: it waits instead, so the queue needs no bound of its own.
+UNBOUNDED: Final = 1 << 60
+
+# Control goes ahead of all data, whose ranks begin with a priority.
+CONTROL_RANK: Final = (-1, 0, 0, 0)
+
+# How often a sender looks whether all that it sent was acknowledged.
+ACKNOWLEDGED_POLL_S: Final = 0.01
+
+
+class Channel:
+    """One session with a relay; the receiver of its connection."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        dialect: Dialect | None,
+        *,
+        is_client: bool = True,
+        webtransport: bool = False,
+    ) -> None:
+        """`dialect` is what the ALPN named; None is draft 14."""
+        self.loop = asyncio.get_running_loop()
+        self.transport = transport
+        self.egress = Egress(
+            transport,
+            EgressConfig(queue_bytes=UNBOUNDED, pressure_bytes=PRESSURE_BYTES),
+            expired_code=ResetCode.DELIVERY_TIMEOUT,
+            full_code=ResetCode.INTERNAL_ERROR,
+        )
+        self.session = MoqtSession(
+            _Bidirectional(self), dialect, is_client=is_client, webtransport=webtransport
+        )
+        # HTTP/3 takes some of the first streams for itself.
+        first_stream = None if webtransport else 3 if is_client else 2
+        self.inbound = Inbound(self, first_stream)
+        self.outbound = Outbound(self)
+        self.watches: list[Callable[[Namespace, bool], None]] = []
+        "Told of namespaces that come and go."
+        self.ready: asyncio.Future[None] = self.loop.create_future()
+        self.leaving: asyncio.Future[Goaway] = self.loop.create_future()
+        "Done when the relay has said GOAWAY."
+        self.superseded = asyncio.Event()
+        "Set when there is another channel to go to."
+        self.over: asyncio.Future[ConnectionClosed] = self.loop.create_future()
+        self.streams_begun = 0
+        "Streams of ours, of which some may wait to be opened."
+        self._answers: dict[int, Callable[[Answer], None]] = {}
+        self._asking: dict[int, asyncio.Future[Answer]] = {}
+        self._room: list[asyncio.Future[None]] = []
+        self._flushed: list[asyncio.Future[None]] = []
+        transport.tick = self._tick
+
+    @property
+    def dialect(self) -> Dialect:
+        """The draft that is spoken."""
+        return self.session.dialect
+
+    @property
+    def alive(self) -> bool:
+        """Whether the connection stands."""
+        return not self.over.done()
+
+    def why_closed(self) -> SessionClosed:
+        """Why nothing more can be asked."""
+        if self.over.done():
+            return SessionClosed(f"the session with the relay is over: {self.over.result()}")
+        return SessionClosed("the session with the relay is over")
+
+    def close(self, code: int = SessionCode.NO_ERROR, reason: str = "") -> None:
+        """End the session."""
+        if self.transport.established:
+            self.transport.close(code, reason)
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    def request(self, message: Request, answered: Callable[[Answer], None] | None = None) -> int:
+        """Ask for something; `answered` is called with the answer, ahead of all that follows it."""
+        if not self.alive:
+            raise self.why_closed()
+        if not self.session.can_request:
+            raise LapsError("too many requests wait for the relay to allow them")
+        request_id = self.session.request(message)
+        if answered is not None:
+            self._answers[request_id] = answered
+        return request_id
+
+    async def ask(self, message: Request, what: str) -> Answer:
+        """Ask for something and wait for the answer; RequestRefused if it is no."""
+        future: asyncio.Future[Answer] = self.loop.create_future()
+
+        def answered(answer: Answer) -> None:
+            if not future.done():
+                future.set_result(answer)
+
+        request_id = self.request(message, answered)
+        self._asking[request_id] = future
+        self.inbound.review()
+        try:
+            answer = await future
+        finally:
+            self._asking.pop(request_id, None)
+            self._answers.pop(request_id, None)
+        if isinstance(answer, RequestError):
+            raise RequestRefused(what, answer.code, answer.reason)
+        return answer
+
+    @property
+    def asking(self) -> bool:
+        """Whether somebody waits for an answer."""
+        return bool(self._asking)
+
+    def forget(self, request_id: int) -> None:
+        """Nobody waits for the answer to a request any more."""
+        self._answers.pop(request_id, None)
+
+    # -- sending -----------------------------------------------------------------------------------
+
+    @property
+    def has_room(self) -> bool:
+        """Whether little enough waits to be sent."""
+        egress = self.egress
+        return (
+            not egress.pressed
+            and egress.queued_datagram_bytes < DATAGRAM_BYTES
+            and self.streams_begun - egress.counters.streams < STREAMS_WAITING
+        )
+
+    async def room(self) -> None:
+        """Wait until little enough waits to be sent."""
+        while self.alive and not self.has_room:
+            future: asyncio.Future[None] = self.loop.create_future()
+            self._room.append(future)
+            await future
+
+    async def flushed(self) -> None:
+        """Wait until all that was written has been sent once."""
+        if not self.alive:
+            raise self.why_closed()
+        future: asyncio.Future[None] = self.loop.create_future()
+
+        def done() -> None:
+            if not future.done():
+                future.set_result(None)
+
+        self._flushed.append(future)
+        self.egress.when_flushed(done)
+        try:
+            await future
+        finally:
+            self._flushed.remove(future)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether all that was written has been acknowledged, as far as QUIC tells."""
+        transport = self.transport
+        return (
+            not self.egress.queued_bytes
+            and not transport.buffered_bytes
+            and not transport.stats().in_flight_bytes
+        )
+
+    async def acknowledged(self) -> None:
+        """Wait until the relay has all that was written."""
+        await self.flushed()
+        while self.alive:
+            if self.quiet:
+                return
+            # QUIC has no event for it: packets in flight are the only sign.
+            await asyncio.sleep(ACKNOWLEDGED_POLL_S)
+        raise self.why_closed()
+
+    def _tick(self, now: float) -> None:
+        self.egress.tick(now)
+        self.inbound.expire()
+        self.outbound.tick()
+
+    # -- as `Receiver` -----------------------------------------------------------------------------
+
+    def stream_data(self, stream_id: int, data: bytes, fin: bool) -> None:
+        """As `Receiver`."""
+        if stream_id & 2:
+            self.inbound.receive(stream_id, data, fin)
+            return
+        for message in self.session.receive(stream_id, data, fin=fin):
+            self._take(message)
+
+    def stream_reset(self, stream_id: int, code: int) -> None:
+        """As `Receiver`."""
+        if stream_id & 2:
+            self.inbound.reset(stream_id)
+            return
+        for message in self.session.stream_ended(stream_id):
+            self._take(message)
+
+    def stop_sending(self, stream_id: int, code: int) -> None:
+        """As `Receiver`."""
+        self.egress.stopped(stream_id)
+        if not stream_id & 2:
+            for message in self.session.stream_ended(stream_id):
+                self._take(message)
+
+    def datagram(self, data: bytes) -> None:
+        """As `Receiver`."""
+        self.inbound.datagram(data)
+
+    def writable(self) -> None:
+        """As `Receiver`."""
+        self.egress.writable()
+        if self._room and self.has_room:
+            waiting, self._room = self._room, []
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)
+
+    def closed(self, close: ConnectionClosed) -> None:
+        """As `Receiver`."""
+        if self.over.done():
+            return
+        self.over.set_result(close)
+        error = self.why_closed()
+        futures: list[asyncio.Future[Any]] = [*self._asking.values(), *self._flushed, self.ready]
+        for future in futures:
+            if not future.done():
+                future.set_exception(error)
+        if not self.ready.cancelled():
+            self.ready.exception()  # it may be that nobody has waited for it
+        for waiting in self._room:
+            if not waiting.done():
+                waiting.set_result(None)
+        self.leaving.cancel()
+        self.inbound.closed()
+        self.outbound.closed()
+
+    # -- messages ----------------------------------------------------------------------------------
+
+    def _take(self, message: Message) -> None:  # noqa: C901 - a flat table
+        match message:
+            case ServerSetup() | ClientSetup():
+                self.session.flush()
+                if not self.ready.done():
+                    self.ready.set_result(None)
+                self.inbound.release(None)
+            case SubscribeOk() | PublishOk() | FetchOk() | RequestOk() | RequestError():
+                answered = self._answers.pop(message.request_id, None)
+                if answered is not None:
+                    answered(message)
+                if isinstance(message, SubscribeOk):
+                    self.inbound.release(message.alias)
+            case Goaway():
+                if not self.leaving.done():
+                    self.leaving.set_result(message)
+            case PublishDone():
+                self.inbound.done(message)
+            case NamespaceAdded(namespace):
+                self._tell(namespace, True)
+            case NamespaceDone(namespace):
+                self._tell(namespace, False)
+            case PublishNamespace(request_id, namespace):
+                self.session.send(RequestOk(request_id))
+                self._tell(namespace, True)
+            case PublishNamespaceDone(_, namespace) if namespace is not None:
+                self._tell(namespace, False)
+            case Publish(request_id, _, alias):
+                # Whoever wants a track subscribes to it.
+                self.session.drop_alias(alias)
+                self.refuse(request_id, RequestCode.UNINTERESTED, "nobody here asked for it")
+            case SubscribeNamespace(request_id):
+                self.refuse(request_id, RequestCode.NOT_SUPPORTED, "this is no relay")
+            case Subscribe() | Fetch() | TrackStatus() | RequestUpdate() | PublishNamespaceCancel():
+                self.outbound.take(message)
+            case Unsubscribe(request_id) | FetchCancel(request_id):
+                self.outbound.withdrawn(request_id)
+            case _:
+                log.debug("nothing to do for %s", message)
+
+    def refuse(self, request_id: int, code: RequestCode, reason: str) -> None:
+        """Answer a request with an error; the session goes on."""
+        self.session.send(RequestError(request_id, code, reason))
+
+    def _tell(self, namespace: Namespace, added: bool) -> None:
+        for watch in list(self.watches):
+            watch(namespace, added)
+
+
+class _Bidirectional:
+    """The bidirectional streams of a channel, as `sessions.moqt.Wire`."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._streams: dict[int, EgressStream] = {}
+
+    def open_stream(self) -> int:
+        """As `Wire`."""
+        return self._channel.transport.open_stream(unidirectional=False)
+
+    def send(self, stream_id: int, data: bytes, *, fin: bool = False) -> None:
+        """As `Wire`."""
+        channel = self._channel
+        if not channel.transport.established:
+            return
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            stream = self._streams[stream_id] = channel.egress.adopt(stream_id, CONTROL_RANK)
+        try:
+            if fin:
+                del self._streams[stream_id]
+                stream.finish(data)
+            else:
+                stream.write(data)
+        except SendBufferFull as full:
+            channel.close(SessionCode.CONTROL_MESSAGE_TIMEOUT, f"control is not read: {full}")
+
+    def end_stream(self, stream_id: int, code: int) -> None:
+        """As `Wire`."""
+        transport = self._channel.transport
+        self._streams.pop(stream_id, None)
+        if transport.established:
+            transport.stop_stream(stream_id, code)
+            transport.reset_stream(stream_id, code)

@@ -1,0 +1,174 @@
+"""FETCH: a range of what has been published."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
+
+from laps.client.inflows import FetchInflow
+from laps.client.intake import Intake
+from laps.client.names import show_track
+from laps.client.values import object_from
+from laps.errors import RequestRefused, SessionClosed
+from laps.types import Location
+from laps.wire.moqt.data import ObjectStatus
+from laps.wire.moqt.fetch import EndOfRange
+from laps.wire.moqt.messages import (
+    DEFAULT_PRIORITY,
+    Fetch,
+    FetchOk,
+    GroupOrder,
+    RequestError,
+    StandaloneFetch,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from laps.client.channel import Channel
+    from laps.client.session import Session
+    from laps.client.values import Object
+    from laps.types import TrackName
+    from laps.wire.moqt.fetch import FetchItem
+
+# A range whose stream breaks off is asked for again, from there on, so many times.
+ATTEMPTS = 3
+
+
+class FetchRun:
+    """One FETCH on one channel; `take` is given the objects as they come."""
+
+    def __init__(
+        self, channel: Channel, message: Fetch, take: Callable[[list[Object]], None]
+    ) -> None:
+        self.channel = channel
+        self.result: asyncio.Future[FetchOk | RequestError | None] = channel.loop.create_future()
+        "The relay's answer when all is there; None if the stream broke off."
+        self._take = take
+        self._answer: FetchOk | None = None
+        self._complete = False
+        self._flow = FetchInflow(channel, self, message)
+
+    def answered(self, answer: FetchOk | RequestError) -> None:
+        """As `FetchSink`."""
+        if isinstance(answer, RequestError):
+            self._conclude(answer)
+        else:
+            self._answer = answer
+            if self._complete:
+                self._conclude(answer)
+
+    def items(self, items: list[FetchItem]) -> None:
+        """As `FetchSink`."""
+        dialect = self.channel.dialect
+        self._take([object_from(i, dialect) for i in items if not isinstance(i, EndOfRange)])
+
+    def ended(self, complete: bool) -> None:
+        """As `FetchSink`."""
+        self._complete = complete
+        if not complete:
+            self._conclude(None)
+        elif self._answer is not None:
+            self._conclude(self._answer)
+
+    def _conclude(self, result: FetchOk | RequestError | None) -> None:
+        if not self.result.done():
+            self.result.set_result(result)
+
+    def close(self) -> None:
+        """Nothing more is wanted of it."""
+        self._flow.close()
+        self.result.cancel()
+
+
+class Fetching:
+    """The objects of a range, as `Session.fetch` returns them: an asynchronous iterator."""
+
+    def __init__(
+        self,
+        session: Session,
+        track: TrackName,
+        start: Location,
+        end: Location,
+        *,
+        descending: bool,
+        buffer_bytes: int,
+    ) -> None:
+        self.track = track
+        self.end_of_track = False
+        "Whether the relay said that the last object of the range is the last of the track."
+        self._session = session
+        self._range = StandaloneFetch(track, start, end)
+        self._order = GroupOrder.DESCENDING if descending else GroupOrder.ASCENDING
+        self._intake = Intake(buffer_bytes, finite=True)
+        self._last: Location | None = None
+        self._task = asyncio.ensure_future(self._drive())
+
+    async def __aiter__(self) -> AsyncIterator[Object]:
+        try:
+            while (item := await self._intake.next()) is not None:
+                yield item
+        finally:
+            self.close()
+
+    async def __anext__(self) -> Object:
+        item = await self._intake.next()
+        if item is None:
+            raise StopAsyncIteration
+        return item
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop, and tell the relay."""
+        self._task.cancel()
+        self._intake.finish()
+        self._intake.clear()
+        self._intake.buffer.attach(None)
+
+    def _take(self, items: list[Object]) -> None:
+        for item in items:
+            self._last = item.location
+        wanted = [item for item in items if item.status is ObjectStatus.NORMAL]
+        self._intake.push(wanted)
+        self._intake.buffer.put(sum(item.cost for item in wanted))
+
+    async def _drive(self) -> None:
+        try:
+            for _ in range(ATTEMPTS):
+                if await self._attempt():
+                    self._intake.finish()
+                    return
+            what = f"a fetch of {show_track(self.track)}"
+            raise SessionClosed(f"{what} broke off {ATTEMPTS} times: its stream was reset")
+        except Exception as error:
+            self._intake.finish(error)
+
+    async def _attempt(self) -> bool:
+        channel = await self._session.channel()
+        self._intake.buffer.attach(channel.inbound.pool)
+        wanted = self._range
+        if self._last is not None and self._order is GroupOrder.ASCENDING:
+            wanted = replace(wanted, start=Location(self._last.group, self._last.object + 1))
+        run = FetchRun(channel, Fetch(0, wanted, DEFAULT_PRIORITY, self._order), self._take)
+        try:
+            result = await run.result
+        finally:
+            run.close()
+        if isinstance(result, RequestError):
+            if self._last is not None:
+                return True  # it broke off behind the last object there is
+            what = f"a fetch of {show_track(self.track)}"
+            raise RequestRefused(what, result.code, result.reason)
+        if result is None:
+            if self._order is GroupOrder.DESCENDING and self._last is not None:
+                what = f"a fetch of {show_track(self.track)} in descending order"
+                raise SessionClosed(f"{what} broke off: its stream was reset")
+            return False
+        self.end_of_track = result.end_of_track
+        return True

@@ -1,0 +1,65 @@
+"""The objects that an application is about to take, in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+from laps.client.buffers import Buffer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from laps.client.values import Object
+
+
+class Intake:
+    """A queue with an end; the buffer counts what is in it, and what is on its way to it."""
+
+    def __init__(self, limit_bytes: int, *, finite: bool) -> None:
+        self.buffer = Buffer(limit_bytes, finite=finite)
+        self.ended = False
+        self._ready: deque[Object] = deque()
+        self._error: Exception | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    def push(self, items: Iterable[Object]) -> None:
+        """Objects whose cost has been, or is about to be, put to the buffer."""
+        self._ready.extend(items)
+        self._wake()
+
+    def finish(self, error: Exception | None = None) -> None:
+        """Nothing follows; `error` is raised behind the last object."""
+        if not self.ended:
+            self.ended = True
+            self._error = error
+            self._wake()
+
+    def clear(self) -> None:
+        """Nobody takes anything any more."""
+        self._ready.clear()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def next(self) -> Object | None:
+        """The next object; None, or the error, at the end."""
+        while not self._ready:
+            if self.ended:
+                if self._error is not None:
+                    raise self._error
+                return None
+            if self._waiter is not None:
+                raise RuntimeError("two tasks read one subscription: give each its own")
+            self._waiter = asyncio.get_running_loop().create_future()
+            self.buffer.wait(True)
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+                self.buffer.wait(False)
+        item = self._ready.popleft()
+        self.buffer.take(item.cost)
+        return item

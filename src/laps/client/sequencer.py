@@ -1,0 +1,142 @@
+"""Groups in their order, as far as that can be had without waiting for what may never come.
+
+Groups travel on streams of their own, side by side. The objects of the group in hand pass at once;
+those of later groups wait until its streams are over and until every stream that the relay opened
+earlier has come: QUIC numbers streams, so one that was overtaken shows as a gap. Neither is waited
+for longer than `patience_s`. What comes of a group that has had its turn passes at once, late.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from laps.client.values import Object
+
+
+@dataclass(slots=True)
+class _Group:
+    """A group whose turn has not come."""
+
+    objects: deque[Object] = field(default_factory=deque)
+    stream_id: int | None = None
+    "The first of its streams."
+
+
+class Sequencer:
+    """Puts the objects of one subscription in order."""
+
+    def __init__(
+        self,
+        is_clear: Callable[[int], bool],
+        give_up: Callable[[int], None],
+        *,
+        ordered: bool,
+        patience_s: float,
+    ) -> None:
+        """`is_clear` tells whether no stream ahead of one is missing; `give_up` ends waiting."""
+        self.held = True
+        "Nothing passes yet."
+        self._is_clear = is_clear
+        self._give_up = give_up
+        self._ordered = ordered
+        self._patience = patience_s
+        self._at = -1
+        "The group in hand."
+        self._open: dict[int, int] = {}
+        "How many streams of a group are open."
+        self._later: dict[int, _Group] = {}
+        self._order: list[int] = []
+        self._waiting_since: float | None = None
+
+    def opened(self, group: int, stream_id: int) -> None:
+        """A stream has begun."""
+        self._open[group] = self._open.get(group, 0) + 1
+        if group > self._at:
+            later = self._wait(group)
+            if later.stream_id is None or stream_id < later.stream_id:
+                later.stream_id = stream_id
+
+    def closed(self, group: int) -> None:
+        """A stream is over."""
+        left = self._open.get(group, 0) - 1
+        if left > 0:
+            self._open[group] = left
+        else:
+            self._open.pop(group, None)
+
+    def add(self, item: Object) -> bool:
+        """Take an object; False if it may pass at once."""
+        if self.held or (self._ordered and item.group > self._at):
+            self._wait(item.group).objects.append(item)
+            return True
+        return False
+
+    def _wait(self, group: int) -> _Group:
+        later = self._later.get(group)
+        if later is None:
+            later = self._later[group] = _Group()
+            heappush(self._order, group)
+        return later
+
+    def advance(self, now: float) -> Iterator[Object]:
+        """The objects whose turn has come."""
+        while self._order and not self.held:
+            group = self._order[0]
+            if not self._may_follow(group, now):
+                return
+            self._waiting_since = None
+            heappop(self._order)
+            self._at = max(self._at, group)
+            yield from self._later.pop(group).objects
+
+    def _may_follow(self, group: int, now: float) -> bool:
+        if not self._ordered or group <= self._at:
+            return True
+        later = self._later[group]
+        clear = later.stream_id is None or self._is_clear(later.stream_id)
+        if clear and self._at not in self._open:
+            return True
+        if self._waiting_since is None:
+            self._waiting_since = now
+        if now < self._waiting_since + self._patience:
+            return False
+        if later.stream_id is not None:
+            self._give_up(later.stream_id)
+        return True
+
+    def force(self, now: float) -> Iterator[Object]:
+        """Wait no longer for what is in the way now."""
+        if self._waiting_since is not None:
+            self._waiting_since = now - self._patience
+        return self.advance(now)
+
+    def flush(self) -> Iterator[Object]:
+        """All that is left, in order: nothing more will come."""
+        while self._order:
+            group = heappop(self._order)
+            self._at = max(self._at, group)
+            yield from self._later.pop(group).objects
+
+    @property
+    def waiting(self) -> bool:
+        """Whether groups wait for their turn."""
+        return bool(self._order)
+
+    @property
+    def deadline(self) -> float | None:
+        """When `advance` is worth a call though nothing has come."""
+        return None if self._waiting_since is None else self._waiting_since + self._patience
+
+    @property
+    def unfinished(self) -> int | None:
+        """The smallest group of which something may still come; None if there was none."""
+        groups = [*self._open, *self._later]
+        if self._at >= 0:
+            groups.append(self._at)
+        return min(groups, default=None)

@@ -1,0 +1,400 @@
+"""A subscription as an application sees it: objects one after the other, whatever happens below.
+
+Each channel that it lives on has a `Lane`. A lane begins behind the largest object that the relay
+has; what is wanted of the time before is fetched, and the lane is held until that has passed:
+
+    SUBSCRIBE -> SUBSCRIBE_OK with the largest object
+                 FETCH from where we are up to it      -> objects
+                 what the lane has brought meanwhile   -> objects, from here on as they come
+
+So it begins, so it goes on after the connection was lost, and so it moves when the relay leaves;
+then the old lane serves until the new one has caught up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, Literal, Self
+
+from laps.client.fetching import ATTEMPTS, FetchRun
+from laps.client.intake import Intake
+from laps.client.lane import Ended, Lane, Lost, Overrun
+from laps.client.names import show_track
+from laps.client.seen import Seen, Verdict
+from laps.client.values import TrackInfo
+from laps.errors import RequestRefused, SessionClosed
+from laps.types import Location
+from laps.wire.buffer import VARINT_MAX
+from laps.wire.moqt.codes import DoneCode, RequestCode
+from laps.wire.moqt.data import ObjectStatus
+from laps.wire.moqt.messages import (
+    Fetch,
+    FetchOk,
+    Filter,
+    FilterType,
+    JoiningFetch,
+    RequestError,
+    StandaloneFetch,
+    Subscribe,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from laps.client.buffers import Buffer
+    from laps.client.channel import Channel
+    from laps.client.lane import Outcome
+    from laps.client.session import Session
+    from laps.client.values import Object
+    from laps.types import TrackName
+    from laps.wire.moqt.messages import SubscribeOk
+
+log = logging.getLogger(__name__)
+
+Start = Literal["latest", "next", "current", "start"] | Location | tuple[int, int]
+
+# A relay waits about a second for a publisher before it says that there is none.
+RETRY_FIRST_S: Final = 0.05
+RETRY_MOST_S: Final = 1.0
+
+# Answers to SUBSCRIBE that another time may change.
+_LATER: Final = (RequestCode.DOES_NOT_EXIST, RequestCode.TIMEOUT)
+# Ends of a subscription that are not the track's.
+_AGAIN: Final = (DoneCode.GOING_AWAY, DoneCode.EXPIRED)
+# Answers to FETCH that mean: there is nothing of that.
+_NOTHING: Final = (RequestCode.INVALID_RANGE, RequestCode.DOES_NOT_EXIST)
+
+
+class Subscription:
+    """The objects of a track, as `Session.subscribe` returns them: an asynchronous iterator.
+
+    It ends with the track. To end it sooner, leave the loop, or `close` it.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        track: TrackName,
+        start: Start,
+        *,
+        ordered: bool,
+        patience_s: float,
+        wait: bool,
+        priority: int,
+        buffer_bytes: int,
+        markers: bool,
+    ) -> None:
+        self.track = track
+        self._session = session
+        self._start = Location(*start) if isinstance(start, tuple) else start
+        self._ordered = ordered
+        self._patience = patience_s
+        self._wait = wait
+        self._priority = priority
+        self._markers = markers
+        self._minimum = self._start if isinstance(self._start, Location) else Location(0, 0)
+        self._intake = Intake(buffer_bytes, finite=False)
+        self._intake.buffer.on_stuck = self._stuck
+        self._seen = Seen()
+        self._begun = False
+        self._over = False
+        "The track has ended, and the relay has given all that it had of it."
+        self._missed = False
+        "The track was not there at first: all of it is wanted."
+        self._resume = Location(0, 0)
+        "Where to go on."
+        self._lane: Lane | None = None
+        self._next_lane: Lane | None = None
+        "One that is being prepared."
+        self._established: asyncio.Future[TrackInfo] = session.loop.create_future()
+        self._task = asyncio.ensure_future(self._drive())
+
+    # -- what an application calls -----------------------------------------------------------------
+
+    async def __aiter__(self) -> AsyncIterator[Object]:
+        try:
+            while (item := await self._intake.next()) is not None:
+                yield item
+        finally:
+            self.close()
+
+    async def __anext__(self) -> Object:
+        item = await self._intake.next()
+        if item is None:
+            raise StopAsyncIteration
+        return item
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    async def established(self) -> TrackInfo:
+        """Wait until the relay has accepted it; what the relay says of the track."""
+        return await asyncio.shield(self._established)
+
+    def close(self) -> None:
+        """Stop, and tell the relay."""
+        self._task.cancel()
+        self._end(None)
+        self._intake.clear()
+
+    def _end(self, error: Exception | None) -> None:
+        for lane in (self._lane, self._next_lane):
+            if lane is not None:
+                lane.close()
+        self._lane = self._next_lane = None
+        self._intake.finish(error)
+        self._intake.buffer.attach(None)
+        if not self._established.done():
+            if error is None:
+                self._established.cancel()
+            else:
+                self._established.set_exception(error)
+                self._established.exception()  # it may be that nobody waits for it
+        self._session.dropped(self)
+
+    # -- objects -----------------------------------------------------------------------------------
+
+    @property
+    def buffer(self) -> Buffer:
+        """As `lane.Consumer`."""
+        return self._intake.buffer
+
+    def deliver(self, items: Iterable[Object]) -> None:
+        """As `lane.Consumer`: those that are new go to the application."""
+        fresh: list[Object] = []
+        dropped = 0
+        for item in items:
+            if self._is_wanted(item):
+                fresh.append(item)
+            else:
+                dropped += item.cost
+        if dropped:
+            self._intake.buffer.take(dropped)
+        if fresh:
+            self._intake.push(fresh)
+
+    def _is_wanted(self, item: Object) -> bool:
+        if item.location < self._minimum:
+            return False
+        verdict = self._seen.add(item.group, item.id, item.payload)
+        if verdict is Verdict.ANOTHER:
+            log.info("%s begins anew at group %d", show_track(self.track), item.group)
+            self._seen.start(item.location)
+            verdict = self._seen.add(item.group, item.id, item.payload)
+        return verdict is Verdict.NEW and (self._markers or item.status is ObjectStatus.NORMAL)
+
+    def _fetched(self, items: list[Object]) -> None:
+        self._intake.buffer.put(sum(item.cost for item in items))
+        self.deliver(items)
+        if items:
+            self._resume = Location(items[-1].group, items[-1].id + 1)
+
+    def _stuck(self) -> None:
+        """The application waits, and what there is has to wait for something else."""
+        lane = self._next_lane or self._lane
+        if lane is None or not self._intake.buffer.is_far_over:
+            return
+        if lane.sequencer.held:
+            lane.overrun()
+        else:
+            lane.hurry()
+
+    # -- from channel to channel -------------------------------------------------------------------
+
+    async def _drive(self) -> None:
+        try:
+            while not await self._follow():
+                pass
+            self._end(None)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            self._end(error)
+
+    async def _follow(self) -> bool:
+        """Live on the session's channel until that is over; True if the track is."""
+        preparing = asyncio.ensure_future(self._prepare())
+        old = self._lane
+        try:
+            if old is not None:
+                await asyncio.wait((preparing, old.outcome), return_when=asyncio.FIRST_COMPLETED)
+                if old.outcome.done() and isinstance(old.outcome.result(), Ended):
+                    return self._judge(old.outcome.result())
+            lane = await preparing
+        finally:
+            preparing.cancel()
+        if lane is None:
+            return self._over
+        self._lane, self._next_lane = lane, None
+        if old is not None:
+            old.close()
+        lane.release()
+        outcome = await self._outcome(lane)
+        if outcome is None:
+            return False  # there is another channel: this lane serves until that one does
+        self._remember(lane)
+        lane.close()
+        self._lane = None
+        return self._judge(outcome)
+
+    async def _prepare(self) -> Lane | None:
+        """A lane that has caught up; None if the channel was lost meanwhile."""
+        channel = await self._session.channel()
+        lane = await self._subscribe(channel)
+        if lane is None:
+            return None
+        try:
+            if await self._catch_up(lane):
+                self._intake.buffer.attach(channel.inbound.pool)
+                return lane
+        except BaseException:
+            lane.close()
+            raise
+        lane.close()
+        return None
+
+    async def _outcome(self, lane: Lane) -> Outcome | None:
+        superseded = asyncio.ensure_future(lane.channel.superseded.wait())
+        try:
+            await asyncio.wait((lane.outcome, superseded), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            superseded.cancel()
+        return lane.outcome.result() if lane.outcome.done() else None
+
+    def _judge(self, outcome: Outcome) -> bool:
+        match outcome:
+            case Lost() | Overrun():
+                return False
+            case Ended(DoneCode.TRACK_ENDED | DoneCode.SUBSCRIPTION_ENDED):
+                return True
+            case Ended(code) if code in _AGAIN:
+                return False
+            case Ended(code, reason):
+                raise RequestRefused(f"the rest of {show_track(self.track)}", code, reason)
+
+    def _remember(self, lane: Lane) -> None:
+        """Keep in mind where a lane has come to."""
+        self._resume = self._seen.resume_at(lane.sequencer.unfinished)
+
+    async def _subscribe(self, channel: Channel) -> Lane | None:
+        """A lane that the relay has accepted; None if the channel was lost meanwhile."""
+        what = f"a subscription to {show_track(self.track)}"
+        wait = RETRY_FIRST_S
+        filter_type = (
+            FilterType.NEXT_GROUP
+            if self._start == "next" and not self._begun and not self._missed
+            else FilterType.LARGEST_OBJECT
+        )
+        while channel.alive and not channel.superseded.is_set():
+            message = Subscribe(0, self.track, Filter(filter_type), self._priority)
+            lane = self._next_lane = Lane(
+                channel, self, message, ordered=self._ordered, patience_s=self._patience
+            )
+            accepted = False
+            try:
+                answer = await lane.answer
+                accepted = not isinstance(answer, RequestError)
+            except SessionClosed:
+                return None
+            finally:
+                if not accepted:
+                    lane.close()
+            if not isinstance(answer, RequestError):
+                self._begin(answer)
+                return lane
+            if answer.code in _LATER and await self._has_ended(channel):
+                return None
+            if answer.code not in _LATER or not self._wait:
+                raise RequestRefused(what, answer.code, answer.reason)
+            if not self._begun:
+                self._missed = True
+                filter_type = FilterType.LARGEST_OBJECT
+            await asyncio.sleep((answer.retry_ms or 0) / 1000 or wait)
+            wait = min(2 * wait, RETRY_MOST_S)
+        return None
+
+    async def _has_ended(self, channel: Channel) -> bool:
+        """Nobody publishes the track now: take what the relay has of it; whether that is all."""
+        if self._begun or not (self._start == "start" or isinstance(self._start, Location)):
+            return False
+        self._begun = True
+        self._resume = self._minimum
+        self._seen.start(self._resume)
+        self._intake.buffer.attach(channel.inbound.pool)
+        wanted = StandaloneFetch(self.track, self._resume, Location(VARINT_MAX - 1, 0))
+        run = FetchRun(channel, Fetch(0, wanted, self._priority), self._fetched)
+        try:
+            result = await run.result
+        finally:
+            run.close()
+        self._over = isinstance(result, FetchOk) and result.end_of_track
+        return self._over
+
+    def _begin(self, answer: SubscribeOk) -> None:
+        """The relay has accepted: settle where to begin, the first time."""
+        if not self._established.done():
+            self._established.set_result(TrackInfo(answer.largest, answer.properties))
+        if self._begun:
+            return
+        self._begun = True
+        largest, start = answer.largest, self._start
+        if isinstance(start, Location):
+            begin = start
+        elif start == "start" or self._missed or largest is None:
+            begin = Location(0, 0)
+        elif start == "current":
+            begin = Location(largest.group, 0)
+        elif start == "next":
+            begin = Location(largest.group + 1, 0)
+        else:
+            begin = Location(largest.group, largest.object + 1)
+        self._seen.start(begin)
+        self._resume = begin
+
+    async def _catch_up(self, lane: Lane) -> bool:
+        """Fetch what lies between where we are and where a lane begins; False to try again."""
+        answer = lane.answer.result()
+        largest = None if isinstance(answer, RequestError) else answer.largest
+        if self._lane is not None:
+            self._remember(self._lane)
+        if largest is None:
+            return True
+        if self._seen.is_forgotten(largest):
+            log.info("%s has begun anew, at group %d", show_track(self.track), largest.group)
+            self._resume = Location(0, 0)
+            self._seen.start(self._resume)
+        for _ in range(ATTEMPTS):
+            if self._resume > largest or await self._fetch(lane, largest):
+                return True
+            if lane.outcome.done() and isinstance(lane.outcome.result(), Lost | Overrun):
+                return False
+        raise SessionClosed(f"what came before of {show_track(self.track)} could not be fetched")
+
+    async def _fetch(self, lane: Lane, largest: Location) -> bool:
+        """Whether all that there is up to `largest` has come."""
+        resume = self._resume
+        wanted: JoiningFetch | StandaloneFetch
+        if resume.object:
+            end = Location(largest.group, largest.object + 1)
+            wanted = StandaloneFetch(self.track, resume, end)
+        else:
+            wanted = JoiningFetch(lane.inflow.request_id, resume.group, relative=False)
+        priority = max(0, self._priority - 1)  # ahead of the lane, which has to be held meanwhile
+        self._intake.buffer.attach(lane.channel.inbound.pool)
+        run = FetchRun(lane.channel, Fetch(0, wanted, priority), self._fetched)
+        try:
+            await asyncio.wait((run.result, lane.outcome), return_when=asyncio.FIRST_COMPLETED)
+            if not run.result.done() and isinstance(lane.outcome.result(), Overrun):
+                await run.result  # the lane is gone; this goes on
+            result = run.result.result() if run.result.done() else None
+        finally:
+            run.close()
+        if isinstance(result, RequestError) and result.code not in _NOTHING:
+            what = f"what came before of {show_track(self.track)}"
+            raise RequestRefused(what, result.code, result.reason)
+        overrun = lane.outcome.done() and isinstance(lane.outcome.result(), Overrun)
+        return result is not None and not overrun

@@ -1,0 +1,79 @@
+"""The URL of a relay: where to dial, what to say there, and whom to trust.
+
+    moqt://HOST[:PORT][/PATH]       MoQT on QUIC
+    https://HOST[:PORT][/PATH]      MoQT in WebTransport
+
+The port is 443 where none is named, as the drafts have it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from laps.errors import ConfigError, quote
+from laps.net.tls import Trust
+
+DEFAULT_PORT: Final = 443
+EXAMPLES: Final = "write it like moqt://relay.example:33435 or https://relay.example:33435/moq"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A URL, taken apart."""
+
+    url: str
+    host: str
+    port: int
+    path: str
+    "With the query; empty if the URL has none."
+    authority: str
+    "Host and port as they were written."
+    webtransport: bool
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on this machine."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+def parse_url(url: str) -> Target:
+    """Take a URL apart, or say what is wrong with it."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigError(f"URL {quote(url)}: {error}: {EXAMPLES}") from None
+    if parts.scheme not in ("moqt", "https"):
+        problem = f"scheme {quote(parts.scheme)} is not known" if parts.scheme else "has no scheme"
+        raise ConfigError(f"URL {quote(url)}: {problem}: {EXAMPLES}")
+    if not parts.hostname:
+        raise ConfigError(f"URL {quote(url)}: names no host: {EXAMPLES}")
+    if parts.username is not None or parts.fragment:
+        raise ConfigError(f"URL {quote(url)}: has a user or a fragment, and needs none: {EXAMPLES}")
+    if port == 0:
+        raise ConfigError(f"URL {quote(url)}: port 0 cannot be dialled: give the relay's port")
+    path = parts.path + (f"?{parts.query}" if parts.query else "")
+    return Target(
+        url,
+        parts.hostname,
+        DEFAULT_PORT if port is None else port,
+        path,
+        parts.netloc,
+        parts.scheme == "https",
+    )
+
+
+def trust_for(target: Target, *, insecure: bool, fingerprint: str | None) -> Trust:
+    """Whose certificate is taken: anyone's on this machine, and elsewhere whom the system trusts.
+
+    `fingerprint` and `insecure` are for relays that made their own certificate.
+    """
+    if fingerprint is not None:
+        return Trust(fingerprint=fingerprint)
+    return Trust(anyone=insecure or target.is_local)

@@ -1,0 +1,328 @@
+"""The parts of the client library that are plain: names, URLs, order, memory and bounds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import laps
+from laps import client
+from laps.client.buffers import MORE_BYTES, Buffer, BufferPool
+from laps.client.history import ENTRY_BYTES, Entry, History
+from laps.client.names import namespace_of, show_track, track_of
+from laps.client.seen import GROUPS, Ids, Seen, Verdict
+from laps.client.sequencer import Sequencer
+from laps.client.track import group_of_now
+from laps.client.urls import parse_url, trust_for
+from laps.client.values import Object
+from laps.errors import ConfigError, InvalidText
+from laps.types import Location
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "parts"),
+    [
+        ("demo/clock", (b"demo", b"clock")),
+        (("demo", b"\xff"), (b"demo", b"\xff")),
+        (["a/b"], (b"a/b",)),
+        (b"a/b", (b"a/b",)),
+        ("ä", ("ä".encode(),)),
+    ],
+)
+def test_namespaces_are_text_or_parts(written: str, parts: tuple[bytes, ...]) -> None:
+    assert namespace_of(written) == parts
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ("", "is empty"),
+        ((), "is empty"),
+        ("a//b", "has an empty part"),
+        ("/a", "has an empty part"),
+        ("/".join("a" * 33), "has 33 parts: there can be 32"),
+        ("a" * 5000, "is too long"),
+    ],
+)
+def test_namespaces_that_are_none(written: str, problem: str) -> None:
+    with pytest.raises(InvalidText, match=problem):
+        namespace_of(written)
+
+
+def test_the_whole_name_has_a_bound() -> None:
+    with pytest.raises(InvalidText, match="makes 4097 bytes with its namespace"):
+        track_of("a" * 4000, "b" * 97)
+    assert namespace_of("", prefix=True) == ()
+    assert show_track(track_of("demo/a", b"\xff")) == "demo/a \\xff"
+
+
+# -- URLs ------------------------------------------------------------------------------------------
+
+
+def test_urls_are_taken_apart() -> None:
+    target = parse_url("moqt://relay.example:4443/room/1?token=x")
+    assert (target.host, target.port, target.path) == ("relay.example", 4443, "/room/1?token=x")
+    assert (target.authority, target.webtransport) == ("relay.example:4443", False)
+    target = parse_url("https://[::1]")
+    assert (target.host, target.port, target.path, target.webtransport) == ("::1", 443, "", True)
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("127.0.0.1:33435", "has no scheme"),
+        ("http://relay.example", 'scheme "http" is not known'),
+        ("moqt://:33435", "names no host"),
+        ("moqt://relay.example:99999", "Port out of range"),
+        ("moqt://relay.example:0", "port 0 cannot be dialled"),
+        ("moqt://me@relay.example", "has a user or a fragment"),
+        ("moqt://relay.example#x", "has a user or a fragment"),
+    ],
+)
+def test_urls_that_are_none_are_named_with_the_way_out(url: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem) as caught:
+        laps.connect(url)
+    assert f'URL "{url}"' in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "anyone"),
+    [
+        ("moqt://127.0.0.1:1", True),
+        ("moqt://[::1]:1", True),
+        ("https://localhost:1", True),
+        ("moqt://192.0.2.1:1", False),
+        ("https://relay.example", False),
+    ],
+)
+def test_only_this_machine_is_trusted_without_a_word(url: str, anyone: bool) -> None:
+    target = parse_url(url)
+    assert trust_for(target, insecure=False, fingerprint=None).anyone is anyone
+    assert trust_for(target, insecure=True, fingerprint=None).anyone
+    pinned = trust_for(target, insecure=True, fingerprint="ab")
+    assert (pinned.fingerprint, pinned.anyone) == ("ab", False)
+
+
+# -- what was given --------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(0, 30)))
+def test_ids_are_a_set(numbers: list[int]) -> None:
+    ids, known = Ids(), set[int]()
+    for number in numbers:
+        assert ids.add(number) is (number not in known)
+        known.add(number)
+        assert all((n in ids) is (n in known) for n in range(31))
+        assert ids.first_missing() == min(set(range(32)) - known)
+
+
+def test_where_to_go_on() -> None:
+    seen = Seen()
+    seen.start(Location(4, 3))
+    assert seen.resume_at(None) == Location(4, 3)
+    assert seen.add(4, 2, b"") is Verdict.AGAIN
+    assert seen.add(4, 3, b"") is Verdict.NEW
+    assert seen.add(4, 5, b"") is Verdict.NEW
+    assert seen.resume_at(4) == Location(4, 4)
+    assert seen.add(6, 0, b"") is Verdict.NEW
+    assert seen.resume_at(4) == Location(4, 4)
+    assert seen.resume_at(None) == Location(6, 1)
+
+
+def test_the_same_again_and_something_else() -> None:
+    seen = Seen()
+    assert seen.add(0, 0, b"a") is Verdict.NEW
+    assert seen.add(0, 0, b"a") is Verdict.AGAIN
+    assert seen.add(0, 0, b"b") is Verdict.ANOTHER
+    for group in range(1, GROUPS + 10):
+        seen.add(group, 0, b"")
+    assert seen.add(0, 0, b"b") is Verdict.AGAIN  # too long ago to tell
+    assert seen.is_forgotten(Location(0, 9))
+    assert not seen.is_forgotten(Location(GROUPS, 0))
+
+
+# -- order -----------------------------------------------------------------------------------------
+
+
+class Lane:
+    """A sequencer, and the streams that have not come."""
+
+    def __init__(self, *, ordered: bool = True) -> None:
+        self.missing: set[int] = set()
+        self.sequencer = Sequencer(
+            lambda stream: all(number >= stream for number in self.missing),
+            lambda stream: self.missing.clear(),
+            ordered=ordered,
+            patience_s=1.0,
+        )
+        self.sequencer.held = False
+        self.read: list[tuple[int, int]] = []
+        self.now = 0.0
+        self._streams = 0
+
+    def opened(self, group: int) -> None:
+        self._streams += 1
+        self.sequencer.opened(group, self._streams)
+
+    def add(self, group: int, number: int) -> None:
+        item = Object(group, number, b"")
+        if not self.sequencer.add(item):
+            self.read.append((group, number))
+        self.advance()
+
+    def advance(self) -> None:
+        self.read += [(item.group, item.id) for item in self.sequencer.advance(self.now)]
+
+    def closed(self, group: int) -> None:
+        self.sequencer.closed(group)
+        self.advance()
+
+
+def test_a_later_group_waits_for_the_streams_of_the_one_in_hand() -> None:
+    lane = Lane()
+    lane.opened(0)
+    lane.add(0, 0)
+    lane.opened(1)
+    lane.add(1, 0)
+    lane.add(0, 1)
+    assert lane.read == [(0, 0), (0, 1)]
+    assert lane.sequencer.unfinished == 0
+    lane.closed(0)
+    assert lane.read == [(0, 0), (0, 1), (1, 0)]
+    lane.add(1, 1)
+    assert lane.read[-1] == (1, 1)
+
+
+def test_but_not_for_ever() -> None:
+    lane = Lane()
+    lane.opened(0)
+    lane.add(0, 0)
+    lane.opened(5)
+    lane.add(5, 0)
+    assert lane.sequencer.deadline == 1.0
+    lane.now = 1.0
+    lane.advance()
+    assert lane.read == [(0, 0), (5, 0)]
+    lane.add(0, 1)  # late, and given all the same
+    assert lane.read[-1] == (0, 1)
+    lane.opened(6)
+    lane.closed(5)
+    lane.add(6, 0)  # the old one is in nobody's way any more
+    assert lane.read[-1] == (6, 0)
+
+
+def test_groups_that_are_left_out_are_not_waited_for() -> None:
+    lane = Lane()
+    for group in (1000, 2000, 3000):
+        lane.opened(group)
+        lane.add(group, 0)
+        lane.closed(group)
+    assert lane.read == [(1000, 0), (2000, 0), (3000, 0)]
+    assert lane.sequencer.deadline is None
+
+
+def test_a_stream_that_was_overtaken_is_waited_for() -> None:
+    lane = Lane()
+    lane.missing = {1}
+    lane._streams = 1
+    lane.opened(1)
+    lane.add(1, 0)
+    lane.closed(1)
+    assert lane.read == []
+    lane.missing.clear()
+    lane.sequencer.opened(0, 1)
+    lane.add(0, 0)
+    lane.closed(0)
+    assert lane.read == [(0, 0), (1, 0)]
+
+
+def test_what_is_held_passes_in_order_when_it_may() -> None:
+    lane = Lane()
+    lane.sequencer.held = True
+    for group in (3, 1, 2):
+        lane.opened(group)
+        lane.add(group, 0)
+        lane.closed(group)
+    assert lane.read == []
+    lane.sequencer.held = False
+    lane.advance()
+    assert lane.read == [(1, 0), (2, 0), (3, 0)]
+
+
+def test_without_order_everything_passes() -> None:
+    lane = Lane(ordered=False)
+    lane.opened(1)
+    lane.opened(0)
+    lane.add(1, 0)
+    lane.add(0, 0)
+    assert lane.read == [(1, 0), (0, 0)]
+
+
+def test_at_the_end_nothing_is_left() -> None:
+    lane = Lane()
+    lane.opened(0)
+    lane.add(0, 0)
+    lane.opened(1)
+    lane.add(1, 0)
+    assert [item.group for item in lane.sequencer.flush()] == [1]
+
+
+# -- bounds ----------------------------------------------------------------------------------------
+
+
+def test_a_full_buffer_stops_reading_unless_somebody_waits() -> None:
+    paused: list[bool] = []
+    pool = BufferPool(paused.append, lambda: False)
+    live, fetch = Buffer(100, finite=False), Buffer(100, finite=True)
+    live.attach(pool)
+    fetch.attach(pool)
+    live.put(101)
+    assert paused == [True]
+    live.take(40)
+    assert paused == [True]
+    live.take(11)
+    assert paused == [True, False]
+    live.put(60)
+    fetch.wait(True)  # it comes to its end by itself, so it is read
+    assert paused == [True, False, True, False]
+    live.put(MORE_BYTES)  # but not at any price
+    live.wait(True)  # nobody else can make room
+    live.wait(False)
+    assert paused[-3:] == [True, False, True]
+    live.attach(None)
+    assert paused[-2:] == [True, False]
+
+
+def test_the_history_lets_the_oldest_go() -> None:
+    history = History(3 * (ENTRY_BYTES + 10))
+    for number in range(5):
+        history.add(Entry(number + 1, number // 2, 0, number % 2, bytes(10)))
+    assert history.largest == Location(2, 0)
+    assert history.dropped_up_to == Location(0, 1)
+    assert Location(1, 0) in history
+    assert [entry.sequence for entry in history.since(3)] == [4, 5]
+    found = history.between(Location(0, 0), Location(1, 1))
+    assert [entry.location for entry in found] == [(1, 0), (1, 1)]
+    downwards = history.between(Location(0, 0), Location(9, 0), descending=True)
+    assert [entry.location for entry in downwards] == [(2, 0), (1, 0), (1, 1)]
+    history.clear()
+    assert history.bytes == 0
+
+
+def test_the_first_group_grows_with_time() -> None:
+    assert group_of_now() > 1_700_000_000_000
+
+
+# -- the face --------------------------------------------------------------------------------------
+
+
+def test_what_is_exported() -> None:
+    assert laps.__all__ == ["connect"]
+    assert laps.connect is client.connect
+    assert sorted(client.__all__) == client.__all__
+    assert all(hasattr(client, name) for name in client.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        laps.nothing  # noqa: B018
