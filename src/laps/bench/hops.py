@@ -128,6 +128,8 @@ def table(result: Result) -> Table:
 class _App:
     """A publisher and a subscriber at one relay."""
 
+    echoes = False
+
     def __init__(self, runner: Runner) -> None:
         self._relay = runner.relay
         self._number = 0
@@ -201,6 +203,7 @@ async def _relay(name: str, settings: str) -> None:
     values = {
         "node.type": role,
         "peering.listen": "127.0.0.1:0",
+        "clients.listen": "127.0.0.1:0",
         "relay.reflect": True,
         "relay.drain_s": 0.1,
     }
