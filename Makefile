@@ -34,4 +34,4 @@ lock: ## requirements/*.txt from pyproject.toml (ARGS="--upgrade" renews every v
 	scripts/lock $(ARGS)
 
 clean: ## remove .venv and everything built
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .interop build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
