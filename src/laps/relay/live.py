@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from laps.wire.moqt.data import DatagramObject
 
 
+# The same stream may come by two ways of different length, this much apart.
+RECENT_S: Final = 2.0
+
 # A stream of which nothing came for this long gives way to another of the same subgroup.
 SILENT_S: Final = 1.0
 
@@ -141,16 +144,24 @@ class LiveTrack:
             # A publisher that is back sends it again; its old connection is not known to be dead.
             other.reset(ResetCode.SESSION_CLOSED)
         group = self.cached.groups.get(stream.header.group)
-        if group is not None:
-            alive = self.live.is_source
-            for cached in group.streams:
-                if cached.source == stream.source or not alive(cached.source):
-                    continue
-                if cached.fin and cached.subgroup == stream.subgroup:
-                    return False
+        if group is not None and any(self._is_again(stream, cached) for cached in group.streams):
+            return False
         self.streams[key] = stream
         stream.first = self._broken_off(stream)
         return True
+
+    def _is_again(self, stream: LiveStream, cached: CachedStream) -> bool:
+        """Whether a stream is one that another source has sent to its end.
+
+        A publisher that is gone may begin anew with the same numbers. A flow from another relay may
+        be gone as soon as its stream has ended, and the same come by another way a little later.
+        """
+        if not cached.fin or cached.source == stream.source or cached.subgroup != stream.subgroup:
+            return False
+        if self.live.is_source(cached.source):
+            return True
+        recent = self.live.cache.now - cached.touched < RECENT_S
+        return recent and isinstance(cached.source, tuple)
 
     def _broken_off(self, stream: LiveStream) -> int:
         """The object to go on with, where the same subgroup came before and broke off."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # subgroup header, draft 16: with a subgroup id, no extensions, with a priority
 # type(i)=0x14 | track_alias(i) | group_id(i) | subgroup_id(i) | publisher_priority(8)
 # Publishers of one track count their groups each for itself: the subgroup tells them apart, as the
-# object id does in datagrams.
+# object id does in datagrams. It is never 0, which a relay may write in a shorter way.
 SUBGROUP_TYPE: Final = 0x14
 
 # object in a subgroup: object_id_delta(i) | payload_length(i) | payload
@@ -175,7 +175,7 @@ class Publisher:
         alias = alias_of(flow.track.full_name_hash)
         data = b""
         if flow.number == 0:
-            head = (SUBGROUP_TYPE, alias, flow.group, self.number)
+            head = (SUBGROUP_TYPE, alias, flow.group, self.number + 1)
             data = b"".join(map(encode_varint, head))
             data += bytes([PRIORITY])
         payload = self._payload(flow, is_datagram=False)
@@ -236,6 +236,8 @@ class Subscriber:
         self.track_hash = hash_track(self.track)
         self.got: dict[ObjectId, float] = {}
         "Every object, and when it came."
+        self._got_here: set[ObjectId] = set()
+        "Since it last subscribed: who comes back is given groups that are open from the beginning."
         self.duplicates: list[ObjectId] = []
         self.violations: list[str] = []
         self.resets = 0
@@ -252,6 +254,7 @@ class Subscriber:
         """Subscribe, as far as the relay is up."""
         if (relay := self._place.relay) is not None and not self.is_subscribed:
             self.is_subscribed = True
+            self._got_here.clear()
             relay.subscribe(self, self.track, encode_subscribe(self.track), self._place.clock.now)
             self._place.touched()
 
@@ -302,10 +305,10 @@ class Subscriber:
 
     def _receive(self, publisher: int, group: int, number: int, is_datagram: bool) -> None:
         found = ObjectId(publisher, self.track_hash.full_name_hash, group, number, is_datagram)
-        if found in self.got:
+        if found in self._got_here:
             self.duplicates.append(found)
-        else:
-            self.got[found] = self._place.clock.now
+        self._got_here.add(found)
+        self.got.setdefault(found, self._place.clock.now)
 
 
 class Receive(Protocol):
