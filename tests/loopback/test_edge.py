@@ -300,20 +300,18 @@ async def test_a_relay_that_stops_sends_its_clients_to_another() -> None:
         reader = await net.session(going)
         subscription = reader.subscribe(ROOM, NAME, start="start")
         await subscription.established()
-        sent = 0
         found: list[Object] = []
         leaving: asyncio.Future[None] | None = None
-        while sent < 60:
-            await track.write(b"%d" % sent, new_group=sent % 5 == 0)
-            sent += 1
-            if sent == 20:
-                found += await take(subscription, 20)
+        for number in range(60):
+            await track.write(b"%d" % number, new_group=number % 5 == 0)
+            found += await take(subscription, 1)
+            if number == 20:
                 leaving = asyncio.ensure_future(going.close())
-            await asyncio.sleep(0.01)
-        found += await take(subscription, 40)
         assert places(found) == [(n // 5, n % 5) for n in range(60)]
         assert leaving is not None
         await leaving
+        await track.write(b"after it is gone")
+        assert places(await take(subscription, 1)) == [(11, 5)]
 
 
 @on_loop

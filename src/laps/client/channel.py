@@ -21,9 +21,9 @@ from laps.errors import (
     ConnectionClosed,
     LapsError,
     RequestRefused,
-    SendBufferFull,
     SessionClosed,
 )
+from laps.net.bidirectional import Bidirectional
 from laps.net.egress import Egress
 from laps.sessions.moqt import MoqtSession
 from laps.wire.moqt.codes import RequestCode, ResetCode, SessionCode
@@ -55,7 +55,6 @@ from laps.wire.moqt.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from laps.net.egress import EgressStream
     from laps.net.transport import Transport
     from laps.sessions.requests import Answer, Request
     from laps.wire.moqt.dialect import Dialect
@@ -72,9 +71,6 @@ STREAMS_WAITING: Final = 1000
 
 # Nothing of a publisher's is dropped: it waits instead, so the queue needs no bound of its own.
 UNBOUNDED: Final = 1 << 60
-
-# Control goes ahead of all data, whose ranks begin with a priority.
-CONTROL_RANK: Final = (-1, 0, 0, 0)
 
 # How often a sender looks whether all that it sent was acknowledged.
 ACKNOWLEDGED_POLL_S: Final = 0.01
@@ -101,7 +97,10 @@ class Channel:
             full_code=ResetCode.INTERNAL_ERROR,
         )
         self.session = MoqtSession(
-            _Bidirectional(self), dialect, is_client=is_client, webtransport=webtransport
+            Bidirectional(transport, self.egress, self.close),
+            dialect,
+            is_client=is_client,
+            webtransport=webtransport,
         )
         # HTTP/3 takes some of the first streams for itself.
         first_stream = None if webtransport else 3 if is_client else 2
@@ -353,40 +352,3 @@ class Channel:
     def _tell(self, namespace: Namespace, added: bool) -> None:
         for watch in list(self.watches):
             watch(namespace, added)
-
-
-class _Bidirectional:
-    """The bidirectional streams of a channel, as `sessions.moqt.Wire`."""
-
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-        self._streams: dict[int, EgressStream] = {}
-
-    def open_stream(self) -> int:
-        """As `Wire`."""
-        return self._channel.transport.open_stream(unidirectional=False)
-
-    def send(self, stream_id: int, data: bytes, *, fin: bool = False) -> None:
-        """As `Wire`."""
-        channel = self._channel
-        if not channel.transport.established:
-            return
-        stream = self._streams.get(stream_id)
-        if stream is None:
-            stream = self._streams[stream_id] = channel.egress.adopt(stream_id, CONTROL_RANK)
-        try:
-            if fin:
-                del self._streams[stream_id]
-                stream.finish(data)
-            else:
-                stream.write(data)
-        except SendBufferFull as full:
-            channel.close(SessionCode.CONTROL_MESSAGE_TIMEOUT, f"control is not read: {full}")
-
-    def end_stream(self, stream_id: int, code: int) -> None:
-        """As `Wire`."""
-        transport = self._channel.transport
-        self._streams.pop(stream_id, None)
-        if transport.established:
-            transport.stop_stream(stream_id, code)
-            transport.reset_stream(stream_id, code)

@@ -12,7 +12,8 @@ import logging
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from laps.errors import ConnectionClosed, DatagramTooLarge, SendBufferFull
+from laps.errors import ConnectionClosed, DatagramTooLarge
+from laps.net.bidirectional import Bidirectional
 from laps.net.egress import Egress
 from laps.net.http3 import ErrorCode
 from laps.net.webtransport import HTTP3_ALPN, Accepted, accept_http3
@@ -40,9 +41,6 @@ ALPNS: Final = {14: "moq-00", 16: "moqt-16"}
 
 # HTTP/3's own code for a connection that was of no use: nothing is wrong.
 NO_SESSION: Final = int(ErrorCode.NO_ERROR)
-
-# Control goes ahead of all data; ranks of data begin with a priority from 0 up.
-CONTROL_RANK: Final = (-1,)
 
 
 def alpns(config: ClientsConfig) -> list[str]:
@@ -136,7 +134,7 @@ class ClientConnection:
             full_code=ResetCode.INTERNAL_ERROR,
         )
         self.egress.on_pressure = self._pressure
-        self.wire = _Bidirectional(self)
+        self.wire = Bidirectional(transport, self.egress, self.close)
         self._room = clients.egress.pressure_bytes // 2
         self._clients = clients
         self.client = MoqtClient(clients.edge, self, dialect, webtransport=webtransport)
@@ -252,41 +250,3 @@ class ClientConnection:
     def _pressure(self) -> None:
         self._clients.edge.pressure.changed(self.client, monotonic())
         self._clients.touched()
-
-
-class _Bidirectional:
-    """A client's bidirectional streams, as `sessions.moqt.Wire`."""
-
-    def __init__(self, connection: ClientConnection) -> None:
-        self._connection = connection
-        self._streams: dict[int, EgressStream] = {}
-
-    def open_stream(self) -> int:
-        """As `Wire`."""
-        return self._connection.transport.open_stream(unidirectional=False)
-
-    def send(self, stream_id: int, data: bytes, *, fin: bool = False) -> None:
-        """As `Wire`; a client that reads none of it is given up."""
-        connection = self._connection
-        if not connection.transport.established:
-            return
-        stream = self._streams.get(stream_id)
-        if stream is None:
-            stream = self._streams[stream_id] = connection.egress.adopt(stream_id, CONTROL_RANK)
-        try:
-            if fin:
-                del self._streams[stream_id]
-                stream.finish(data)
-            else:
-                stream.write(data)
-        except SendBufferFull as full:
-            reason = f"control messages are not read: {full}"
-            connection.close(SessionCode.CONTROL_MESSAGE_TIMEOUT, reason)
-
-    def end_stream(self, stream_id: int, code: int) -> None:
-        """As `Wire`."""
-        transport = self._connection.transport
-        self._streams.pop(stream_id, None)
-        if transport.established:
-            transport.stop_stream(stream_id, code)
-            transport.reset_stream(stream_id, code)
