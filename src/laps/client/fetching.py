@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from laps.client.inflows import FetchInflow
-from laps.client.intake import Intake
+from laps.client.intake import Intake, Reading
 from laps.client.names import show_track
 from laps.client.values import object_from
 from laps.errors import RequestRefused, SessionClosed
@@ -24,7 +24,7 @@ from laps.wire.moqt.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
 
     from laps.client.channel import Channel
     from laps.client.session import Session
@@ -82,7 +82,7 @@ class FetchRun:
         self.result.cancel()
 
 
-class Fetching:
+class Fetching(Reading):
     """The objects of a range, as `Session.fetch` returns them: an asynchronous iterator."""
 
     def __init__(
@@ -104,25 +104,6 @@ class Fetching:
         self._intake = Intake(buffer_bytes, finite=True)
         self._last: Location | None = None
         self._task = asyncio.ensure_future(self._drive())
-
-    async def __aiter__(self) -> AsyncIterator[Object]:
-        try:
-            while (item := await self._intake.next()) is not None:
-                yield item
-        finally:
-            self.close()
-
-    async def __anext__(self) -> Object:
-        item = await self._intake.next()
-        if item is None:
-            raise StopAsyncIteration
-        return item
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Stop, and tell the relay."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from laps.client.buffers import Buffer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncIterator, Iterable
 
     from laps.client.values import Object
 
@@ -63,3 +63,32 @@ class Intake:
         item = self._ready.popleft()
         self.buffer.take(item.cost)
         return item
+
+
+class Reading:
+    """Objects to iterate over: leaving the loop, or the block, ends what brings them."""
+
+    _intake: Intake
+
+    async def __aiter__(self) -> AsyncIterator[Object]:
+        try:
+            while (item := await self._intake.next()) is not None:
+                yield item
+        finally:
+            self.close()
+
+    async def __anext__(self) -> Object:
+        item = await self._intake.next()
+        if item is None:
+            raise StopAsyncIteration
+        return item
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End it, and tell the relay."""
+        raise NotImplementedError

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, Literal, Self
+from typing import TYPE_CHECKING, Final, Literal
 
 from laps.client.fetching import ATTEMPTS, FetchRun
-from laps.client.intake import Intake
+from laps.client.intake import Intake, Reading
 from laps.client.lane import Ended, Lane, Lost, Overrun
 from laps.client.names import show_track
 from laps.client.seen import Seen, Verdict
@@ -40,7 +40,7 @@ from laps.wire.moqt.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import Iterable
 
     from laps.client.buffers import Buffer
     from laps.client.channel import Channel
@@ -66,7 +66,7 @@ _AGAIN: Final = (DoneCode.GOING_AWAY, DoneCode.EXPIRED)
 _NOTHING: Final = (RequestCode.INVALID_RANGE, RequestCode.DOES_NOT_EXIST)
 
 
-class Subscription:
+class Subscription(Reading):
     """The objects of a track, as `Session.subscribe` returns them: an asynchronous iterator.
 
     It ends with the track. To end it sooner, leave the loop, or `close` it.
@@ -111,25 +111,6 @@ class Subscription:
         self._task = asyncio.ensure_future(self._drive())
 
     # -- what an application calls -----------------------------------------------------------------
-
-    async def __aiter__(self) -> AsyncIterator[Object]:
-        try:
-            while (item := await self._intake.next()) is not None:
-                yield item
-        finally:
-            self.close()
-
-    async def __anext__(self) -> Object:
-        item = await self._intake.next()
-        if item is None:
-            raise StopAsyncIteration
-        return item
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.close()
 
     async def established(self) -> TrackInfo:
         """Wait until the relay has accepted it; what the relay says of the track."""
