@@ -206,9 +206,7 @@ async def test_a_slow_subscriber_loses_old_groups_and_slows_nobody() -> None:
         )
         writer = await net.session(relay)
         quick = (await net.session(relay)).subscribe(ROOM, NAME, start="start")
-        slow = (await net.session(relay)).subscribe(
-            ROOM, NAME, start="start", buffer_bytes=1 << 16
-        )
+        slow = (await net.session(relay)).subscribe(ROOM, NAME, start="start", buffer_bytes=1 << 16)
         track = await writer.publish(ROOM, NAME, first_group=0)
         await slow.established()
         reading = asyncio.ensure_future(take(quick, groups))
