@@ -1,0 +1,222 @@
+"""One QUICR conversation: a bidirectional stream for each media stream, and the messages on it.
+
+A stream is opened by who wants the media, with SUBSCRIBE, or by who has it, with PUBLISH_INTENT:
+
+    opened with       who opened it says                   who did not says
+    SUBSCRIBE         SUBSCRIBE again, SUBSCRIBE_CANCEL    SUBSCRIBE_REPLY, media, RELAY_REDIRECT
+    PUBLISH_INTENT    media                                PUBLISH_INTENT_OK, SUBSCRIBE_REPLY,
+                                                           SUBSCRIBE_CANCEL, RELAY_REDIRECT
+
+where media is START_POINT, FRAGMENT and FIN. Either side ends it by closing its half; then the
+other closes its own. A relay opens streams too, with PUBLISH_INTENT, for the tracks that a
+subscription with a mask has found. Whatever has no place is a QuicrViolation, and ends the session.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from laps.wire.quicr.codes import QuicrCode, violation
+from laps.wire.quicr.fragments import MediaOrder
+from laps.wire.quicr.messages import (
+    Fin,
+    Fragment,
+    MessageReader,
+    PublishIntent,
+    PublishIntentOk,
+    RelayRedirect,
+    StartPoint,
+    Subscribe,
+    SubscribeCancel,
+    SubscribeReply,
+    encode,
+)
+
+if TYPE_CHECKING:
+    from laps.sessions.moqt import Wire
+    from laps.wire.quicr.messages import Message
+
+_MEDIA: Final = (StartPoint, Fragment, Fin)
+
+# Who may say what, behind the message that opened the stream.
+_SUBSCRIBER: Final = (Subscribe, SubscribeCancel)
+_SERVER: Final = (SubscribeReply, RelayRedirect, *_MEDIA)
+_PUBLISHER: Final = _MEDIA
+_TAKER: Final = (PublishIntentOk, SubscribeReply, SubscribeCancel, RelayRedirect)
+
+# So many streams that are over are remembered: who no longer reads one may have written to it
+# before, and what comes of that later opens no new one.
+OVER: Final = 1024
+
+
+@dataclass(slots=True, eq=False)
+class ControlStream:
+    """A bidirectional stream, for one media stream."""
+
+    id: int
+    ours: bool
+    "We opened it."
+    opening: Subscribe | PublishIntent | None = None
+    "What it was opened with; None until that has come."
+    order: MediaOrder = field(default_factory=MediaOrder)
+    "Of the fragments that the other side sends."
+    final: Fin | None = None
+    "The other side has said what its last object is."
+    closed_here: bool = False
+    closed_there: bool = False
+    abandoned: bool = False
+    "We gave it up: what is still on its way is not looked at."
+    reader: MessageReader = field(default_factory=MessageReader)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether both sides have closed it."""
+        return self.closed_here and self.closed_there
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The other side has said something; its first word on a stream of its own is the opening."""
+
+    stream: ControlStream
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The other side has ended a stream: well, or by giving it up."""
+
+    stream: ControlStream
+    well: bool
+
+
+Event = Said | Closed
+
+
+class QuicrSession:
+    """One side of a QUICR session."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.streams: dict[int, ControlStream] = {}
+        self._wire = wire
+        self._over: dict[int, None] = {}
+
+    # -- what the other side says ------------------------------------------------------------------
+
+    def receive(self, stream_id: int, data: bytes, *, fin: bool) -> list[Event]:
+        """Bytes of a bidirectional stream."""
+        stream = self.streams.get(stream_id)
+        if stream is None:
+            if stream_id in self._over:
+                return []
+            if not data:
+                if fin:  # it was closed without a word
+                    self._forget(stream_id)
+                    self._wire.send(stream_id, b"", fin=True)
+                return []
+            stream = self.streams[stream_id] = ControlStream(stream_id, ours=False)
+        if stream.abandoned:
+            return self.stream_ended(stream_id) if fin else []
+        if stream.closed_there:
+            return []
+        events: list[Event] = []
+        for message in stream.reader.feed(data):
+            self._check(stream, message)
+            events.append(Said(stream, message))
+        if fin:
+            if not stream.reader.is_empty:
+                raise violation("a control stream ends inside a message")
+            events.append(self._ended(stream, well=not stream.order.inside))
+        return events
+
+    def stream_ended(self, stream_id: int) -> list[Event]:
+        """The other side gave a stream up, or no longer reads it."""
+        stream = self.streams.get(stream_id)
+        if stream is None and stream_id not in self._over:  # ahead of its first word
+            self._forget(stream_id)
+            self._wire.end_stream(stream_id, QuicrCode.CANCELLED)
+        if stream is None or stream.closed_there:
+            return []
+        ended = self._ended(stream, well=False)
+        return [] if stream.abandoned else [ended]
+
+    def _ended(self, stream: ControlStream, *, well: bool) -> Closed:
+        stream.closed_there = True
+        self._tidy(stream)
+        return Closed(stream, well)
+
+    def _check(self, stream: ControlStream, message: Message) -> None:
+        """Refuse what has no place here, or not now."""
+        opening = stream.opening
+        if opening is None:
+            if not isinstance(message, Subscribe | PublishIntent):
+                raise violation(f"{_name(message)} opens no control stream")
+            stream.opening = message
+            return
+        allowed: tuple[type, ...]
+        if isinstance(opening, Subscribe):
+            allowed = _SERVER if stream.ours else _SUBSCRIBER
+        else:
+            allowed = _TAKER if stream.ours else _PUBLISHER
+        if not isinstance(message, allowed):
+            raise violation(f"{_name(message)} has no place on a stream of {_name(opening)}")
+        if isinstance(message, _MEDIA):
+            self._check_media(stream, message)
+        elif isinstance(message, Subscribe | SubscribeCancel) and message.name != opening.name:
+            raise violation(f"{_name(message)} names something else than what its stream is for")
+
+    def _check_media(self, stream: ControlStream, message: StartPoint | Fragment | Fin) -> None:
+        if stream.final is not None:
+            raise violation(f"{_name(message)} behind a Fin")
+        match message:
+            case Fragment():
+                stream.order.check(message)
+            case StartPoint(start):
+                stream.order.start(start)
+            case Fin():
+                if stream.order.inside:
+                    raise violation("Fin inside an object")
+                stream.final = message
+
+    # -- what we say -------------------------------------------------------------------------------
+
+    def open(self, opening: Subscribe | PublishIntent) -> ControlStream:
+        """A stream of our own."""
+        stream_id = self._wire.open_stream()
+        stream = self.streams[stream_id] = ControlStream(stream_id, ours=True, opening=opening)
+        self.send(stream, opening)
+        return stream
+
+    def send(self, stream: ControlStream, message: Message) -> None:
+        """Say something, unless our half is closed."""
+        if not stream.closed_here:
+            self._wire.send(stream.id, encode(message))
+
+    def close(self, stream: ControlStream) -> None:
+        """End our half, behind all that was said."""
+        if not stream.closed_here:
+            stream.closed_here = True
+            self._wire.send(stream.id, b"", fin=True)
+            self._tidy(stream)
+
+    def abandon(self, stream: ControlStream, code: int) -> None:
+        """Give a stream up, with what is still to be sent on it and what is to come."""
+        if not stream.abandoned and not stream.is_over:
+            stream.closed_here = stream.abandoned = True
+            self._wire.end_stream(stream.id, code)
+            self._tidy(stream)
+
+    def _tidy(self, stream: ControlStream) -> None:
+        if stream.is_over:
+            self._forget(stream.id)
+
+    def _forget(self, stream_id: int) -> None:
+        self.streams.pop(stream_id, None)
+        self._over[stream_id] = None
+        if len(self._over) > OVER:
+            del self._over[next(iter(self._over))]
+
+
+def _name(message: Message) -> str:
+    return type(message).__name__

@@ -1,0 +1,1 @@
+"""QUICR: names, control messages, and fragments of objects."""
