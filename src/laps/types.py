@@ -4,7 +4,7 @@ import ipaddress
 import re
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple, NewType, Self
+from typing import Final, NamedTuple, NewType, Self
 
 from xxhash import xxh3_64_intdigest
 
@@ -147,6 +147,10 @@ class NodeMetrics:
     reachability: tuple[Reachability, ...] = ()
     best_vias: tuple[NodeId, ...] = ()
     """The Vias it would be reached by, best first."""
+    client_address: str = ""
+    """host:port where its clients connect; empty where it takes none, or does not say.
+
+    As it came: who uses it parses it."""
 
 
 # --- tracks ----------------------------------------------------------------------------------
@@ -260,6 +264,11 @@ def next_sequence(last: int | None, seconds: int) -> int:
 # --- addresses -------------------------------------------------------------------------------
 
 
+# A name of the DNS has 253 bytes at most; then a colon and a port.
+MAX_HOST_LENGTH: Final = 253
+MAX_ADDRESS_LENGTH: Final = MAX_HOST_LENGTH + 6
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """Where to listen or to dial."""
@@ -279,11 +288,38 @@ class Address:
             raise InvalidText("address", text, "needs a port from 0 to 65535, like :33434")
         return cls(_parse_host(text, host), int(port))
 
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether it stands for every address of a machine: to listen on, not to dial."""
+        ip = _ip(self.host)
+        return ip is not None and ip.is_unspecified
+
+    @property
+    def is_dialable(self) -> bool:
+        """Whether others may be told of it: it means something on another machine, or this one."""
+        return bool(self.host and self.port) and not self.is_wildcard and "%" not in self.host
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether it is of use on its own machine only."""
+        ip = _ip(self.host)
+        return self.host == "localhost" if ip is None else ip.is_loopback
+
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
 def _parse_host(text: str, host: str) -> str:
+    if len(host) > MAX_HOST_LENGTH:
+        problem = f"has a host longer than {MAX_HOST_LENGTH}: write it like relay.example:33434"
+        raise InvalidText("address", text, problem)
     if host.startswith("[") and host.endswith("]"):
         try:
             ipaddress.IPv6Address(host[1:-1])

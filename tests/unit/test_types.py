@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from laps.errors import ConfigError, InvalidText
 from laps.types import (
+    MAX_ADDRESS_LENGTH,
     Address,
     NodeId,
     NodeInfo,
@@ -234,9 +235,39 @@ def test_an_address_is_read_and_written(text: str, address: Address) -> None:
         ("relay/x:1", "neither a name nor an IP"),
         ("1.2.3.256:1", "not an IPv4 address"),
         ("1.2:1", "not an IPv4 address"),
+        (f"{'x' * 254}:1", "has a host longer than 253"),
+        (f"[fe80::1%{'x' * 250}]:1", "has a host longer than 253"),
     ],
 )
 def test_a_bad_address_is_named_with_the_way_out(text: str, words: str) -> None:
     with pytest.raises(InvalidText, match=re.escape(words)) as caught:
         Address.parse(text)
     assert str(caught.value).startswith('address "')
+
+
+def test_the_longest_address_has_its_bound() -> None:
+    text = f"{'x' * 253}:65535"
+    assert len(str(Address.parse(text))) == len(text) == MAX_ADDRESS_LENGTH
+
+
+@pytest.mark.parametrize(
+    ("text", "wildcard", "loopback", "dialable"),
+    [
+        ("0.0.0.0:1", True, False, False),
+        ("[::]:1", True, False, False),
+        ("127.0.0.1:1", False, True, True),
+        ("127.8.0.1:1", False, True, True),
+        ("[::1]:1", False, True, True),
+        ("localhost:1", False, True, True),
+        ("192.0.2.1:1", False, False, True),
+        ("relay.example:1", False, False, True),
+        ("relay.example:0", False, False, False),
+        ("[fe80::1%eth0]:1", False, False, False),
+    ],
+)
+def test_an_address_is_for_everybody_for_one_machine_or_to_listen_on(
+    text: str, wildcard: bool, loopback: bool, dialable: bool
+) -> None:
+    address = Address.parse(text)
+    assert (address.is_wildcard, address.is_loopback) == (wildcard, loopback)
+    assert address.is_dialable is dialable

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from laps.config import NodeConfig
     from laps.net.link import QuicLink
     from laps.relay.relay import Relay
+    from laps.types import Address
 
 # A planner chooses among the nearest few.
 BEST_VIAS: Final = 3
@@ -21,11 +22,17 @@ BEST_VIAS: Final = 3
 class Gauge:
     """Reads the process and the links, and remembers what it read before."""
 
-    def __init__(self, node: NodeConfig) -> None:
+    def __init__(self, node: NodeConfig, client_address: Address | None) -> None:
+        """`client_address` is where others may send clients, if there is such a place."""
         self._node = node
+        self._client_address = "" if client_address is None else str(client_address)
         self._at = time.monotonic()
         self._worked_s = time.process_time()
         self._sent: dict[int, tuple[int, int]] = {}
+
+    def leave(self) -> None:
+        """From now on no more clients are wanted."""
+        self._client_address = ""
 
     def read(self, relay: Relay, links: Iterable[QuicLink]) -> NodeMetrics:
         """The load, the rate and the paths since the last time."""
@@ -46,6 +53,7 @@ class Gauge:
             tags=self._node.tags,
             reachability=tuple(near),
             best_vias=tuple(vias[:BEST_VIAS]),
+            client_address=self._client_address,
         )
 
     def _read_links(

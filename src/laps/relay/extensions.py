@@ -124,6 +124,8 @@ class Extensions:
         self._epoch = epoch
         self._begun: dict[NodeId, PeerLink] = {}
         "The control link on which each peer has been told what is our own."
+        self._lost: set[NodeId] = set()
+        "Peers of which a link was lost, while some way leads to them."
         self._confirming: dict[NodeId, _Confirming] = {}
         self._publishers: dict[Names, dict[Hashable, None]] = {}
         self._stub_sequences: dict[Names, int] = {}
@@ -184,12 +186,16 @@ class Extensions:
         return True
 
     def link_closed(self, link_id: SessionId) -> None:
-        """A link is over."""
+        """A link is about to be over; its peer still has it."""
         self._draining.discard(link_id)
+        for peer in self._peers.values():
+            if link_id in peer.links and not peer.is_stub:
+                self._lost.add(peer.node_id)
 
     def purge(self, node_id: NodeId, now: float) -> None:
         """No way leads to a node any more."""
         self._begun.pop(node_id, None)
+        self._lost.discard(node_id)
         self._confirming.pop(node_id, None)
         if (gone := self.metrics.purge_source(node_id)) is not None:
             self._report(gone)
@@ -258,9 +264,10 @@ class Extensions:
         self._measured = replace(metrics, source_node_id=self._self_id, reachability=kept)
         if not self._has_news():
             return
-        told_at = self._metrics_told_at
+        told, told_at = self.metrics.get(self._self_id), self._metrics_told_at
         due = now if told_at is None else told_at + self.settings.metrics_s
-        if due <= now:
+        # Clients are being sent there, or no longer: that is seldom, and does not wait.
+        if due <= now or (told is not None and told.client_address != metrics.client_address):
             self._tell_metrics(now)
         else:
             self._metrics_at = due
@@ -272,6 +279,17 @@ class Extensions:
         for link in links:
             self._send(link, self._goaway)
         return now + self.settings.grace_s if links else now
+
+    # -- who stays ---------------------------------------------------------------------------------
+
+    def is_leaving(self, node_id: NodeId) -> bool:
+        """Whether a peer has said GOAWAY and is still there."""
+        peer = self._peers.get(node_id)
+        return peer is not None and any(link_id in self._draining for link_id in peer.links)
+
+    def is_lost(self, node_id: NodeId) -> bool:
+        """Whether a node was a peer and no link to it is left, though others lead to it."""
+        return node_id in self._lost and node_id not in self._peers
 
     # -- time --------------------------------------------------------------------------------------
 
@@ -426,9 +444,7 @@ def _extended_link(peer: Peer) -> PeerLink | None:
 
 def metrics_changed(old: NodeMetrics, new: NodeMetrics) -> bool:
     """Whether a node has something to say that matters, whatever the sequence."""
-    words = (old.region, old.tags, old.best_vias) != (new.region, new.tags, new.best_vias)
-    reached = [item.node_id for item in old.reachability]
-    if words or reached != [item.node_id for item in new.reachability]:
+    if _words(old) != _words(new):
         return True
     return (
         _changed(old.load, new.load, LOAD_FLOOR)
@@ -440,6 +456,12 @@ def metrics_changed(old: NodeMetrics, new: NodeMetrics) -> bool:
             for before, after in zip(old.reachability, new.reachability, strict=True)
         )
     )
+
+
+def _words(metrics: NodeMetrics) -> tuple[object, ...]:
+    """What is the same or another, with nothing in between."""
+    reached = [item.node_id for item in metrics.reachability]
+    return metrics.region, metrics.tags, metrics.best_vias, metrics.client_address, reached
 
 
 def _changed(old: float, new: float, floor: float) -> bool:

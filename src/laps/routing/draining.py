@@ -26,6 +26,9 @@ class Draining:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def __contains__(self, session: SessionId) -> bool:
+        return session in self._sessions
+
     def add(self, sessions: Iterable[SessionId]) -> None:
         """The peer at the other end has said that it leaves."""
         self._sessions.update(sessions)

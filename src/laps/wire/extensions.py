@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Final
 
 from laps.errors import InvalidEncoding
-from laps.types import NamespaceInfo, NodeId, NodeMetrics, Reachability
+from laps.types import MAX_ADDRESS_LENGTH, NamespaceInfo, NodeId, NodeMetrics, Reachability
 from laps.wire.buffer import Cursor, encode_varint
 from laps.wire.peering import CODECS, Codec, Message
 
@@ -31,9 +31,6 @@ MAX_BEST_VIAS: Final = 16
 
 # Further than any network of relays is wide: what goes round in a circle ends.
 MAX_HOPS: Final = 32
-
-# A name of the DNS has 253 bytes at most; then a colon and a port.
-MAX_CONTACT_LENGTH: Final = 259
 
 
 class ExtensionType(IntEnum):
@@ -161,6 +158,7 @@ def _decode_text(cursor: Cursor, field: str, most: int) -> str:
 # | tag_count(var-int) | tags [ tag_len(var-int) | tag(tag_len) ]
 # | reachability_count(var-int) | reachability [ node_id(8) | srtt_us(8) | loss(8) ]
 # | best_via_count(var-int) | best_vias [ node_id(8) ]
+# | client_address_len(var-int) | client_address(client_address_len)
 
 _METRICS = struct.Struct(">HQdQQ")
 _REACHABILITY = struct.Struct(">QQd")
@@ -193,6 +191,7 @@ def _encode_node_metrics(message: NodeMetricsAdv) -> bytes:
             ),
             encode_varint(len(metrics.best_vias)),
             struct.pack(f">{len(metrics.best_vias)}Q", *metrics.best_vias),
+            _encode_text(metrics.client_address, "client_address", MAX_ADDRESS_LENGTH),
         )
     )
 
@@ -215,6 +214,7 @@ def _decode_node_metrics(cursor: Cursor) -> NodeMetricsAdv:
             tags,
             _decode_reachability(cursor),
             _decode_best_vias(cursor),
+            _decode_text(cursor, "client_address", MAX_ADDRESS_LENGTH),
         )
     )
 
@@ -290,12 +290,12 @@ def _decode_namespace_info(cursor: Cursor) -> NamespaceInfo:
 
 
 def _encode_go_away(message: GoAway) -> bytes:
-    contact = _encode_text(message.contact, "contact", MAX_CONTACT_LENGTH)
+    contact = _encode_text(message.contact, "contact", MAX_ADDRESS_LENGTH)
     return struct.pack(">I", message.grace_ms) + contact
 
 
 def _decode_go_away(cursor: Cursor) -> GoAway:
-    return GoAway(cursor.u32("grace_ms"), _decode_text(cursor, "contact", MAX_CONTACT_LENGTH))
+    return GoAway(cursor.u32("grace_ms"), _decode_text(cursor, "contact", MAX_ADDRESS_LENGTH))
 
 
 # RELAY_REQUEST, RELAY_RESPONSE

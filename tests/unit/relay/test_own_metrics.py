@@ -40,6 +40,17 @@ def test_our_own_metrics_are_told_at_most_every_two_seconds(world: World) -> Non
     assert loads(world) == [0.5]
 
 
+def test_where_clients_connect_is_told_at_once(world: World) -> None:
+    world.peer(NORTH)
+    for load, address in ((0.1, "relay.example:1"), (0.2, "relay.example:1"), (0.3, "")):
+        world.measure(load=load, client_address=address)
+    assert loads(world) == [0.1, 0.3]
+    world.measure(load=0.4)
+    assert loads(world) == []
+    world.pass_time(2)
+    assert loads(world) == [0.4]
+
+
 def test_what_has_come_back_by_then_is_not_told(world: World) -> None:
     world.peer(NORTH)
     for load in (0.1, 0.9, 0.1):
@@ -73,7 +84,16 @@ def test_of_too_many_nodes_the_nearest_are_told(world: World) -> None:
 
 
 BEFORE = NodeMetrics(
-    1, SELF, 0.5, 10**9, 10**8, "eu", ("a",), (Reachability(NORTH, 100_000, 0.1),), (SOUTH,)
+    1,
+    SELF,
+    0.5,
+    10**9,
+    10**8,
+    "eu",
+    ("a",),
+    (Reachability(NORTH, 100_000, 0.1),),
+    (SOUTH,),
+    "relay.example:1",
 )
 
 
@@ -91,6 +111,8 @@ BEFORE = NodeMetrics(
         ({"region": "us"}, True),
         ({"tags": ()}, True),
         ({"best_vias": ()}, True),
+        ({"client_address": "relay.example:2"}, True),
+        ({"client_address": ""}, True),
         ({"reachability": ()}, True),
         ({"reachability": (Reachability(SOUTH, 100_000, 0.1),)}, True),
         ({"reachability": (Reachability(NORTH, 105_000, 0.104),)}, False),

@@ -56,6 +56,8 @@ def test_the_peer_itself_is_reached_directly() -> None:
 def test_a_session_that_has_ended_is_forgotten() -> None:
     draining = leaving()
     assert len(draining) == 1
+    assert BY_LEAVING in draining
+    assert BY_STAYING not in draining
     draining.discard(BY_LEAVING)
     draining.discard(BY_LEAVING)
     assert len(draining) == 0

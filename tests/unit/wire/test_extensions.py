@@ -7,13 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laps.errors import InvalidEncoding, InvalidMessageType, LocalProtocolError
-from laps.types import NamespaceInfo, NodeId, NodeMetrics, Reachability
+from laps.types import MAX_ADDRESS_LENGTH, NamespaceInfo, NodeId, NodeMetrics, Reachability
 from laps.wire.buffer import encode_varint
 from laps.wire.control import decode, encode
 from laps.wire.extensions import (
     EXTENDED_CODECS,
     MAX_BEST_VIAS,
-    MAX_CONTACT_LENGTH,
     MAX_FULL_NAME_LENGTH,
     MAX_NAMESPACE_PARTS,
     MAX_REACHABILITY,
@@ -51,6 +50,7 @@ node_metrics = st.builds(
     st.lists(st.text(max_size=16), max_size=3).map(tuple),
     st.lists(st.builds(Reachability, node_ids, u64, fractions), max_size=3).map(tuple),
     st.lists(node_ids, max_size=3).map(tuple),
+    st.text(max_size=64),
 )
 namespace_infos = st.builds(
     NamespaceInfo,
@@ -124,6 +124,10 @@ def test_the_extensions_stand_beside_the_document() -> None:
             "reachability_count 257 is more than 256",
         ),
         (metrics(best_vias=(SOURCE,) * (MAX_BEST_VIAS + 1)), "best_via_count 17 is more than 16"),
+        (
+            metrics(client_address="x" * (MAX_ADDRESS_LENGTH + 1)),
+            "NODE_METRICS: client_address_len 260 is more than 259",
+        ),
         (namespace(*[b""] * (MAX_NAMESPACE_PARTS + 1)), "part_count 33 is more than 32"),
         (
             namespace(b"x" * MAX_FULL_NAME_LENGTH, name=b"y"),
@@ -133,7 +137,7 @@ def test_the_extensions_stand_beside_the_document() -> None:
         (GoAway(2**32), "GOAWAY: "),
         (RelayRequest(256, SOURCE, SOURCE, 0, b""), "RELAY_REQUEST: "),
         (RelayResponse(0, SOURCE, SOURCE, 2**32, b""), "RELAY_RESPONSE: "),
-        (GoAway(1, "x" * (MAX_CONTACT_LENGTH + 1)), "contact_len 260 is more than 259"),
+        (GoAway(1, "x" * (MAX_ADDRESS_LENGTH + 1)), "contact_len 260 is more than 259"),
     ],
 )
 def test_what_a_peer_would_refuse_is_never_written(message: Message, words: str) -> None:
@@ -150,9 +154,10 @@ def test_what_a_peer_would_refuse_is_never_written(message: Message, words: str)
             tags=("x" * MAX_TAG_LENGTH,) * MAX_TAGS,
             reachability=(Reachability(SOURCE, 2**64 - 1, 1),) * MAX_REACHABILITY,
             best_vias=(SOURCE,) * MAX_BEST_VIAS,
+            client_address="x" * MAX_ADDRESS_LENGTH,
         ),
         namespace(*[b"x" * 128] * MAX_NAMESPACE_PARTS, name=b""),
-        GoAway(2**32 - 1, "x" * MAX_CONTACT_LENGTH),
+        GoAway(2**32 - 1, "x" * MAX_ADDRESS_LENGTH),
     ],
 )
 def test_everything_fits_up_to_its_bound(message: Message) -> None:
@@ -173,11 +178,11 @@ def test_a_name_too_long_is_refused_part_by_part_and_as_a_whole() -> None:
 
 def test_a_count_takes_no_memory_before_its_items_are_there() -> None:
     data = bytearray(encode(metrics(), codecs=EXTENDED_CODECS))
-    data[-2:-1] = b"\x41\x00"  # a reachability_count of 256
+    data[-3:-2] = b"\x41\x00"  # a reachability_count of 256
     data[3:7] = (len(data) - 7).to_bytes(4)
     tracemalloc.start()
     try:
-        with pytest.raises(InvalidEncoding, match="256 needs 6144 bytes and 1 are left"):
+        with pytest.raises(InvalidEncoding, match="256 needs 6144 bytes and 2 are left"):
             decode(bytes(data), codecs=EXTENDED_CODECS)
         assert tracemalloc.get_traced_memory()[1] < 20_000
     finally:

@@ -61,7 +61,8 @@ NODE = NodeInfo(NodeId(1), NodeType.EDGE, "relay", 1.5, 2.5, (NodePathItem(NodeI
 SUBSCRIBE = SubscribeInfo(7, NodeId(1), TrackHash(1, 2, 3), b"subscribe")
 ANNOUNCE = AnnounceInfo(NodeId(1), (2, 3), 4)
 REACHED = (Reachability(NodeId(2), 3, 0.5),)
-METRICS = NodeMetrics(7, NodeId(1), 0.5, 9, 8, "here", ("a", "b"), REACHED, (NodeId(2), NodeId(3)))
+VIAS = (NodeId(2), NodeId(3))
+METRICS = NodeMetrics(7, NodeId(1), 0.5, 9, 8, "here", ("a", "b"), REACHED, VIAS, "relay:33435")
 NAMESPACE = NamespaceInfo(7, NodeId(1), (b"conference", b"12"), b"video")
 
 MESSAGES = [

@@ -126,6 +126,7 @@ def node_metrics(meaning: Meaning) -> NodeMetrics:
         tuple(meaning["tags"].split()),
         tuple(reached),
         node_ids(meaning["best_vias"]),
+        meaning["client_address"],
     )
 
 
