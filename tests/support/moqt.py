@@ -18,8 +18,8 @@ from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from laps.errors import RemoteProtocolError
-from laps.relay.clients import MoqtClient
 from laps.relay.edge import Edge, EdgeSettings
+from laps.relay.moqt import MoqtClient
 from laps.relay.peers import PeerArrived
 from laps.sessions.moqt import MoqtSession
 from laps.types import Location
@@ -80,6 +80,8 @@ class Link:
         self.pressed = False
         self.sent_bytes = 0
         self.paused = False
+        self.datagram_bytes = 1200
+        self.has_datagram_room = True
         self.room: int | None = None
         "How many bytes may still be written before it is full; None is without end."
         self.holds = False

@@ -44,6 +44,8 @@ class CacheCounters:
 
     evicted_groups: int = 0
     expired_groups: int = 0
+    expired_objects: int = 0
+    "By what their publishers said of how long they are of use."
     trimmed_streams: int = 0
 
 
@@ -219,7 +221,18 @@ class CachedStream:
 class CachedGroup:
     """A group, as far as it came."""
 
-    __slots__ = ("at", "datagrams", "fetched", "gone", "id", "size", "streams", "track", "whole")
+    __slots__ = (
+        "at",
+        "datagrams",
+        "fetched",
+        "gone",
+        "id",
+        "size",
+        "streams",
+        "track",
+        "until",
+        "whole",
+    )
 
     def __init__(self, track: CachedTrack, group_id: int, at: float) -> None:
         self.track = track
@@ -228,6 +241,8 @@ class CachedGroup:
         self.size = 0
         self.streams: list[CachedStream] = []
         self.datagrams: dict[int, tuple[float, bytes]] = {}
+        self.until: dict[int, float] = {}
+        "When objects that came in datagrams are of no use any more, where somebody said so."
         self.fetched: dict[int, tuple[float, Object]] = {}
         self.gone = False
         "It has been dropped: what still comes of it is not kept."
@@ -245,10 +260,17 @@ class CachedGroup:
         for stream in self.streams:
             for item in stream.objects(oldest):
                 found[item.object_id] = item
-        for object_id, (at, data) in self.datagrams.items():
-            if at >= oldest and object_id not in found:
+        for object_id, data in self.in_datagrams(oldest):
+            if object_id not in found:
                 found[object_id] = _of_datagram(data)
         return found
+
+    def in_datagrams(self, oldest: float = 0.0) -> Iterator[tuple[int, bytes]]:
+        """The objects that came in datagrams and are still of use."""
+        now, until = self.track.cache.now, self.until
+        for object_id, (at, data) in list(self.datagrams.items()):
+            if at >= oldest and (not until or until.get(object_id, now) >= now):
+                yield object_id, data
 
     def largest(self) -> int | None:
         """The largest object id that has begun to come."""
@@ -270,12 +292,23 @@ class CachedGroup:
                 return scanner.last_object_id + (0 if ended else 1)
         return None
 
-    def add_datagram(self, object_id: int, data: bytes) -> None:
-        """Keep an object that came in a datagram."""
+    def add_datagram(self, object_id: int, data: bytes, until: float | None = None) -> None:
+        """Keep an object that came in a datagram, or in several; at most until a time."""
         if object_id not in self.datagrams:
             cache = self.track.cache
             self.datagrams[object_id] = (cache.now, data)
+            if until is not None:
+                self.until[object_id] = until
             self._grow(len(data))
+
+    def expire(self, now: float) -> int:
+        """Drop the objects that are of no use any more; how many."""
+        past = [object_id for object_id, until in self.until.items() if until < now]
+        for object_id in past:
+            del self.until[object_id]
+            _, data = self.datagrams.pop(object_id)
+            self._grow(-len(data))
+        return len(past)
 
     def add_object(self, item: Object) -> None:
         """Keep an object that was fetched."""
@@ -396,6 +429,8 @@ class Cache:
         """Drop what is too old, and has come to its end."""
         self.now = now
         for group in list(self.order):
+            if group.until:
+                self.counters.expired_objects += group.expire(now)
             age = now - group.at
             if age > group.track.max_age_s and not group.live:
                 self.counters.expired_groups += 1

@@ -1,64 +1,33 @@
-"""A MoQT client at a relay: what its messages ask of the relay, and what the relay asks of it.
+"""What every client of a relay is to the `Edge`, whatever protocol it speaks.
+
+    EdgeClient -> MoqtClient     `relay/moqt.py`
+               -> QuicrClient    `relay/quicr.py`
 
 A client may publish and subscribe at once. Whatever concerns more than one client is the `Edge`'s:
 who waits for which publisher, who hears of which namespace, what is fetched from where.
-
-    messages   session -> here -> Edge, relay            bytes of objects   here -> relay -> live
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from laps.relay.deliveries import Delivery
-from laps.relay.inflows import Inflows, Source
+from laps.relay.live import Subscriber
 from laps.relay.ports import Pressed
-from laps.sessions.moqt import MoqtSession
-from laps.types import AnnounceInfo, Location, hash_bytes
-from laps.wire.moqt.codes import MoqtViolation, RequestCode, SessionCode
-from laps.wire.moqt.dialect import DRAFT16
-from laps.wire.moqt.messages import (
-    DEFAULT_PRIORITY,
-    UNFILTERED,
-    ClientSetup,
-    Fetch,
-    FetchCancel,
-    FetchOk,
-    Filter,
-    FilterType,
-    Goaway,
-    Publish,
-    PublishDone,
-    PublishNamespace,
-    PublishNamespaceCancel,
-    PublishNamespaceDone,
-    PublishOk,
-    RequestError,
-    RequestKind,
-    RequestOk,
-    RequestUpdate,
-    StandaloneFetch,
-    Subscribe,
-    SubscribeNamespace,
-    SubscribeOk,
-    TrackStatus,
-    Unsubscribe,
-    UnsubscribeNamespace,
-)
+from laps.types import AnnounceInfo, hash_bytes
+from laps.wire.moqt.messages import DEFAULT_PRIORITY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping
 
     from laps.relay.deliveries import Rank
     from laps.relay.edge import Edge
     from laps.relay.fetches import FetchServing
+    from laps.relay.inflows import Source
     from laps.relay.live import LiveTrack
     from laps.relay.ports import OutStream
     from laps.relay.watches import Watch
     from laps.sessions.moqt import Wire
-    from laps.types import NodeId, TrackHash
-    from laps.wire.moqt.dialect import Dialect
-    from laps.wire.moqt.messages import Message, TrackProperties
+    from laps.types import Address, Location, NodeId, TrackHash
 
 
 class ClientLink(Pressed, Protocol):
@@ -74,10 +43,18 @@ class ClientLink(Pressed, Protocol):
 
     @property
     def has_room(self) -> bool:
-        """Whether little waits to be sent; `MoqtClient.writable` follows when it is so again."""
+        """Whether little waits to be sent; `writable` follows when it is so again."""
 
     def open_stream(self, rank: Rank, ttl_us: int) -> OutStream:
         """A new stream to the client."""
+
+    @property
+    def datagram_bytes(self) -> int:
+        """The largest datagram that the path takes; 0 if it takes none."""
+
+    @property
+    def has_datagram_room(self) -> bool:
+        """Whether few datagrams wait to be sent; `writable` follows when it is so again."""
 
     def send_datagram(self, data: bytes, rank: Rank, ttl_us: int) -> None:
         """Send a datagram, or lose it."""
@@ -98,481 +75,144 @@ class ClientLink(Pressed, Protocol):
         """End the session."""
 
 
-class MoqtClient:
-    """One MoQT session with a client."""
+class Subscription(Subscriber, Protocol):
+    """A client's subscription to a track, which the `Edge` answers when the track is there."""
 
+    track: LiveTrack
+    request_id: int
+    patient: bool
+    "It waits for a publisher as long as it takes, and is not refused."
+    on_data: Callable[[], None] | None
+    "Called with the first stream that comes, while it is not established."
+
+    @property
+    def end_group(self) -> int | None:
+        """The last group that is wanted."""
+
+    def is_past(self, largest: Location | None) -> bool:
+        """Whether the whole range has been published already."""
+
+
+S = TypeVar("S", bound=Subscription)
+
+
+class EdgeClient(Generic[S]):
+    """A client, as the Edge sees it, and as the relay does: it is a `ports.Client`."""
+
+    violations: ClassVar[Collection[int]] = ()
+    "What its session is closed with because of what it did."
     echoes = True
     "It may subscribe to what it publishes, and is given it back."
 
-    def __init__(
-        self, edge: Edge, link: ClientLink, dialect: Dialect | None, *, webtransport: bool
-    ) -> None:
+    def __init__(self, edge: Edge, link: ClientLink) -> None:
         self.edge = edge
         self.link = link
-        self.session = MoqtSession(
-            link.wire,
-            dialect,
-            is_client=False,
-            limits=edge.settings.session,
-            webtransport=webtransport,
-        )
-        self.deliveries: dict[int, Delivery] = {}
-        "What it subscribes to, by the track's hash."
-        self.by_request: dict[int, Delivery] = {}
         self.sources: dict[int, Source] = {}
         "What it publishes, by request id,"
         self.tracks: dict[int, Source] = {}
         "and by the track's hash."
-        self.namespaces: dict[int, tuple[bytes, ...]] = {}
-        "The namespaces it publishes, by request id."
         self.watching: dict[int, Watch] = {}
         "The prefixes it subscribes to, by request id."
         self.serving: dict[int, FetchServing] = {}
-        self.paused = False
-        self.inflows = Inflows(self)
+        "What it is being sent of the time before."
 
-    # -- what the connection tells -----------------------------------------------------------------
-
-    def receive(self, stream_id: int, data: bytes, fin: bool, now: float) -> None:
-        """Bytes of a stream that the client writes."""
-        if not stream_id & 2:
-            self.edge.relay.live.cache.now = now
-            for message in self.session.receive(stream_id, data, fin=fin):
-                self._take(message, now)
-            return
-        self.inflows.receive(stream_id, data, fin, now)
-
-    def stream_reset(self, stream_id: int, code: int, now: float) -> None:
-        """The client gave a stream up."""
-        if not stream_id & 2:
-            for message in self.session.stream_ended(stream_id):
-                self._take(message, now)
-            return
-        self.inflows.reset(stream_id, code, now)
-
-    def stop_sending(self, stream_id: int, now: float) -> None:
-        """The client no longer reads one of our streams."""
-        if not stream_id & 2:
-            for message in self.session.stream_ended(stream_id):
-                self._take(message, now)
-
-    def receive_datagram(self, data: bytes, now: float) -> None:
-        """An object in a datagram."""
-        self.inflows.datagram(data, now)
-
-    def writable(self, now: float) -> None:
-        """There is room to send again."""
-        for serving in list(self.serving.values()):
-            serving.pump(now)
-
-    def closed(self, now: float) -> None:
-        """The session is over, whoever ended it."""
-        self.edge.relay.live.cache.now = now
-        self.edge.client_closed(self, now)
-
-    # -- as `fetches.Asker` ------------------------------------------------------------------------
+    # -- as `ports.Pressed` ------------------------------------------------------------------------
 
     @property
-    def dialect(self) -> Dialect:
-        """What it speaks."""
-        return self.session.dialect
+    def pressed(self) -> bool:
+        """As `Pressed`."""
+        return self.link.pressed
 
     @property
-    def has_room(self) -> bool:
-        """Whether little waits to be sent to it."""
-        return self.link.has_room
+    def sent_bytes(self) -> int:
+        """As `Pressed`."""
+        return self.link.sent_bytes
 
-    def answer(self, message: Message) -> None:
-        """Answer a request."""
-        self.session.send(message)
+    # -- what the Edge asks ------------------------------------------------------------------------
 
-    def open_fetch(self, track: LiveTrack, rank: Rank) -> OutStream:
-        """A stream for what it asked for."""
-        return self.link.open_stream(rank, 0)
+    @property
+    def subscriptions(self) -> Mapping[int, S]:
+        """What it subscribes to, by the track's hash."""
+        raise NotImplementedError
 
-    # -- messages ----------------------------------------------------------------------------------
-
-    def _is_refused(self, message: Message) -> bool:
-        """Draft 14 allows names that draft 16, which relays speak with each other, does not."""
-        match message:
-            case Subscribe(request_id, track) | Publish(request_id, track):
-                namespace = track.namespace
-            case TrackStatus(request_id, track):
-                namespace = track.namespace
-            case Fetch(request_id, StandaloneFetch(track)):
-                namespace = track.namespace
-            case PublishNamespace(request_id, namespace):
-                pass
-            case _:
-                return False
-        if all(namespace) and namespace:
-            return False
-        reason = "a namespace here has at least one field, and no empty ones"
-        self.refuse(request_id, RequestCode.NOT_SUPPORTED, reason)
-        return True
-
-    def _take(self, message: Message, now: float) -> None:  # noqa: C901 - a flat table
-        if self._is_refused(message):
-            return
-        match message:
-            case ClientSetup():
-                self.session.flush()
-                self.edge.client_ready(self, now)
-                self.inflows.release(None, now)
-            case Subscribe():
-                self._subscribe(message, now)
-            case RequestUpdate():
-                self._update(message, now)
-            case Unsubscribe(request_id):
-                self._unsubscribed(request_id, now)
-            case Publish():
-                self._publish(message, now)
-            case PublishDone():
-                self._publish_done(message, now)
-            case PublishNamespace(request_id, namespace):
-                self.namespaces[request_id] = namespace
-                self.session.send(RequestOk(request_id))
-                relay = self.edge.relay
-                relay.announce(self, announce_info(relay.id, namespace), now, (namespace, None))
-            case PublishNamespaceDone(request_id, namespace) if namespace is not None:
-                self.namespaces.pop(request_id or 0, None)
-                self._keep_sources(namespace, now)
-                self._unannounce(namespace, None, now)
-            case SubscribeNamespace():
-                self.edge.watches.add(self, message, now)
-            case UnsubscribeNamespace(prefix):
-                self.edge.watches.remove(self, prefix)
-            case Fetch():
-                self.edge.fetches.serve(self, message, now)
-            case FetchCancel(request_id):
-                if (serving := self.serving.pop(request_id, None)) is not None:
-                    serving.cancel()
-            case TrackStatus():
-                self.edge.statuses.ask(self, message, now)
-            case SubscribeOk():
-                self._subscribe_ok(message, now)
-            case PublishOk():
-                self._publish_ok(message, now)
-            case FetchOk():
-                self.edge.fetches.errands.answered(self, message, now)
-            case RequestError():
-                self._refused(message, now)
-            case PublishNamespaceCancel():
-                self.edge.watches.cancelled(self, message)
-            case RequestOk() | Goaway():
-                pass
-            case _:
-                raise MoqtViolation(
-                    SessionCode.PROTOCOL_VIOLATION,
-                    f"{type(message).__name__} has no place at a relay",
-                )
+    def accept(self, subscription: S, largest: Location | None) -> None:
+        """The track is there: say so, and begin."""
+        raise NotImplementedError
 
     def refuse(self, request_id: int, code: int, reason: str) -> None:
         """Answer a request with an error; the session goes on."""
-        self.edge.counters.refused_requests += 1
-        self.session.send(RequestError(request_id, code, reason))
+        raise NotImplementedError
 
-    # -- it subscribes -----------------------------------------------------------------------------
-
-    def _subscribe(self, message: Subscribe, now: float) -> None:
-        track = self.edge.track(message.track)
-        key = track.hash.full_name_hash
-        if key in self.deliveries:
-            reason = "this session is subscribed to the track already"
-            self.refuse(message.request_id, RequestCode.DUPLICATE_SUBSCRIPTION, reason)
-            return
-        delivery = Delivery(
-            self.link,
-            self.session.dialect,
-            track,
-            message.request_id,
-            message.filter,
-            message.priority,
-            message.order,
-            message.delivery_timeout_ms,
-            forward=message.forward,
-        )
-        self._add(delivery)
-        self.edge.subscribe(self, delivery, message.new_group, now)
-
-    def _add(self, delivery: Delivery) -> None:
-        self.deliveries[delivery.track.hash.full_name_hash] = delivery
-        self.by_request[delivery.request_id] = delivery
-
-    def accept(self, delivery: Delivery, largest: Location | None) -> None:
-        """The track is there: say so, and begin."""
-        track = delivery.track
-        self.session.send(
-            SubscribeOk(delivery.request_id, track.alias, largest, None, track.properties)
-        )
-        delivery.establish(largest)
-
-    def end(self, delivery: Delivery, code: int, reason: str, now: float) -> None:
-        """A subscription of the client's has come to its end."""
-        self.drop(delivery, now)
-
-        def done() -> None:
-            count = delivery.stream_count
-            self.session.send(PublishDone(delivery.request_id, code, count, reason))
-
-        # Some clients drop what is still on its way when they hear that it was the last.
-        self.link.when_sent(done)
-
-    def drop(self, delivery: Delivery, now: float) -> None:
+    def drop(self, subscription: S, now: float) -> None:
         """Forget a subscription."""
-        delivery.given_up(now)
-        self.deliveries.pop(delivery.track.hash.full_name_hash, None)
-        self.by_request.pop(delivery.request_id, None)
-        self.edge.unsubscribe(self, delivery, now)
+        raise NotImplementedError
 
-    def _unsubscribed(self, request_id: int, now: float) -> None:
-        delivery = self.by_request.get(request_id)
-        if delivery is not None:
-            self.drop(delivery, now)
-            delivery.close()
-            return
-        source = self.sources.get(request_id)
-        if source is not None:
-            raise MoqtViolation(
-                SessionCode.PROTOCOL_VIOLATION, "UNSUBSCRIBE by the publisher of a track"
-            )
-
-    def _update(self, message: RequestUpdate, now: float) -> None:
-        delivery = self.by_request.get(message.existing_id)
-        if delivery is None:
-            # Of the other requests only tokens can be updated, and those are taken already.
-            self.session.send(RequestOk(message.request_id))
-            return
-        wanted = message.filter
-        if wanted is not None and self.session.dialect is not DRAFT16:
-            self._check_narrowed(delivery, wanted)
-        if message.delivery_timeout_ms is not None:
-            delivery.timeout_ms = message.delivery_timeout_ms
-        if wanted is not None and wanted.type in (
-            FilterType.NEXT_GROUP,
-            FilterType.LARGEST_OBJECT,
-        ):
-            largest = delivery.track.largest()
-            group = 0 if largest is None else largest.group
-            wanted = Filter(FilterType.ABSOLUTE_START, Location(group + 1, 0))
-            if message.filter.type is FilterType.LARGEST_OBJECT and largest is not None:  # type: ignore[union-attr]
-                wanted = Filter(FilterType.ABSOLUTE_START, Location(group, largest.object + 1))
-        delivery.update(wanted, message.priority, message.forward)
-        if message.new_group is not None:
-            self.edge.new_group(delivery.track, message.new_group)
-        self.session.send(RequestOk(message.request_id, largest=delivery.track.largest()))
-
-    def _check_narrowed(self, delivery: Delivery, wanted: Filter) -> None:
-        """Draft 14 lets a subscription become smaller only."""
-        end = delivery.end_group
-        wider = end is not None and (wanted.end_group is None or wanted.end_group > end)
-        if wider or (wanted.start < delivery.filter.start):
-            raise MoqtViolation(
-                SessionCode.PROTOCOL_VIOLATION, "SUBSCRIBE_UPDATE widens the subscription"
-            )
-
-    # -- it is told of a track by PUBLISH ----------------------------------------------------------
+    def end(self, subscription: S, code: int, reason: str, now: float) -> None:
+        """A subscription has come to its end."""
+        raise NotImplementedError
 
     def offer(self, track: LiveTrack, *, forward: bool) -> None:
-        """Tell a client that watches a namespace of a track in it."""
-        key = track.hash.full_name_hash
-        if key in self.deliveries or track.name is None or not self.session.can_request:
-            return
-        largest = track.largest()
-        request_id = self.session.request(
-            Publish(0, track.name, track.alias, largest, forward, None, (), track.properties)
-        )
-        delivery = Delivery(
-            self.link,
-            self.session.dialect,
-            track,
-            request_id,
-            Filter(FilterType.LARGEST_OBJECT),
-            DEFAULT_PRIORITY,
-            track.properties.order,
-            None,
-            forward=forward,
-        )
-        delivery.largest = largest
-        self._add(delivery)
-        track.subscribers[self] = delivery
+        """Tell it of a track below a prefix that it watches."""
+        raise NotImplementedError
 
-    def _publish_ok(self, message: PublishOk, now: float) -> None:
-        delivery = self.by_request.get(message.request_id)
-        if delivery is None:
-            return
-        delivery.accepted(message)
-        self.edge.offered(self, delivery, now)
+    def wants_new_group(self, source: Source, value: int) -> None:
+        """Subscribers would like it to begin a new group."""
 
-    # -- it publishes ------------------------------------------------------------------------------
+    def go_away(self, to: Address | None) -> None:
+        """Ask it to go to another relay, or to dial the same place again."""
+        raise NotImplementedError
 
-    def _publish(self, message: Publish, now: float) -> None:
-        track = self.edge.track(message.track)
-        key = track.hash.full_name_hash
-        asked = self.tracks.get(key)
-        if asked is not None and asked.published and asked.done is None:
-            self.session.drop_alias(message.alias, message.request_id)
-            reason = "this session publishes the track already"
-            self.refuse(message.request_id, RequestCode.DUPLICATE_SUBSCRIPTION, reason)
-            return
-        if asked is not None:  # our SUBSCRIBE has crossed its PUBLISH, or it publishes again
-            self._forget_source(asked)
-            self._unsubscribe(asked)
-        self.session.move_alias(message.alias, message.request_id)
-        source = self._add_source(track, message.request_id, published=True)
-        # Who sends at once may go on, for the cache; who waits is told when somebody wants it.
-        source.lazy, source.forward = not message.forward, message.forward
-        self._describe(source, message.alias, message.properties, message.largest)
-        relay = self.edge.relay
-        namespace, name = message.track.namespace, message.track.name
-        info = announce_info(relay.id, namespace, name)
-        relay.announce(self, info, now, (namespace, name))
-        source.answered = True
-        self.session.send(PublishOk(message.request_id, forward=source.forward))
-        self.edge.settle(track, now)
-        self.inflows.release(message.alias, now)
+    def dismiss(self) -> None:
+        """It has not gone: end the session."""
+        raise NotImplementedError
 
-    def _add_source(self, track: LiveTrack, request_id: int, *, published: bool) -> Source:
-        source = Source(track, request_id, published)
-        self.sources[request_id] = source
-        self.tracks[track.hash.full_name_hash] = source
-        self.edge.add_source(self, source)
-        return source
+    def expire(self, now: float) -> bool:
+        """Give up what nobody has explained in time; whether something still waits."""
+        return False
 
-    def _forget_source(self, source: Source) -> None:
-        self.sources.pop(source.request_id, None)
-        if self.tracks.get(source.track.hash.full_name_hash) is source:
-            del self.tracks[source.track.hash.full_name_hash]
-        if source.alias is not None:
-            self.session.drop_alias(source.alias, source.request_id)
-        self.edge.drop_source(self, source)
-        if source.kept is not None:
-            self.edge.relay.unannounce(self, source.kept, self.edge.relay.live.cache.now)
+    def left(self) -> None:
+        """The Edge has forgotten all that it offered and wanted."""
 
-    def _keep_sources(self, namespace: tuple[bytes, ...], now: float) -> None:
-        """What is subscribed to goes on when its namespace is done: only new tracks do not."""
-        relay = self.edge.relay
-        for source in self.tracks.values():
-            name = source.track.name
-            if source.published or source.kept is not None or name is None:
-                continue
-            if name.namespace[: len(namespace)] == namespace:
-                source.kept = announce_info(relay.id, name.namespace, name.name)
-                relay.announce(self, source.kept, now)
-
-    def _describe(
-        self, source: Source, alias: int, properties: TrackProperties, largest: Location | None
-    ) -> None:
-        source.alias = alias
-        track = source.track
-        track.describe(properties)
-        track.cached.saw(largest)
-        if track.properties.priority is not None:
-            source.priority = track.properties.priority
-        source.ttl_us = min(0xFFFFFFFF, (track.properties.delivery_timeout_ms or 0) * 1000)
+    # -- as `ports.Client` -------------------------------------------------------------------------
 
     def subscribe(self, track: TrackHash, subscribe_data: bytes) -> None:
-        """As `ports.Client`: somebody wants a track that this client can publish."""
-        source = self.tracks.get(track.full_name_hash)
-        if source is not None:
-            self._set_forward(source, forward=True)
-            return
-        live = self.edge.relay.live.get(track.full_name_hash)
-        if live is None or live.name is None:
-            return
-        new_group = self.edge.wanted_group(track.full_name_hash)
-        request = Subscribe(0, live.name, Filter(FilterType.LARGEST_OBJECT), new_group=new_group)
-        self._add_source(live, self.session.request(request), published=False)
+        """As `ports.Client`."""
+        raise NotImplementedError
 
     def unsubscribe(self, track: TrackHash) -> None:
-        """As `ports.Client`: nobody wants the track any more."""
-        source = self.tracks.get(track.full_name_hash)
-        if source is None:
-            return
-        if source.published:
-            self._set_forward(source, forward=False)
-        else:
-            self._forget_source(source)
-            self._unsubscribe(source)
-
-    def _unsubscribe(self, source: Source) -> None:
-        """Unless it has been refused, or has ended."""
-        if source.request_id in self.session.outgoing:
-            self.session.send(Unsubscribe(source.request_id))
-
-    def _set_forward(self, source: Source, *, forward: bool) -> None:
-        """Tell a publisher that waits for it to send, or to stop."""
-        if not source.lazy or source.forward is forward:
-            return
-        source.forward = forward
-        if source.answered:
-            self.session.request(
-                RequestUpdate(0, source.request_id, UNFILTERED, DEFAULT_PRIORITY, forward)
-            )
+        """As `ports.Client`."""
+        raise NotImplementedError
 
     def open_stream(self, track: TrackHash, priority: int, ttl_us: int) -> OutStream:
-        """As `ports.Client`; its own streams are opened by deliveries."""
+        """As `ports.Client`; what a client subscribes to is opened by its subscription instead."""
         return self.link.open_stream((DEFAULT_PRIORITY, priority, 0, 0), ttl_us)
 
     def send_datagram(self, track: TrackHash, data: bytes, priority: int) -> None:
         """As `ports.Client`."""
         self.link.send_datagram(data, (DEFAULT_PRIORITY, priority, 0, 0), 0)
 
-    def _subscribe_ok(self, message: SubscribeOk, now: float) -> None:
-        source = self.sources.get(message.request_id)
-        if source is None:
-            return
-        source.answered = True
-        self._describe(source, message.alias, message.properties, message.largest)
-        self.edge.settle(source.track, now)
-        self.inflows.release(message.alias, now)
+    # -- its sources -------------------------------------------------------------------------------
 
-    def _refused(self, message: RequestError, now: float) -> None:
-        match message.kind:
-            case RequestKind.SUBSCRIBE:
-                source = self.sources.get(message.request_id)
-                if source is not None:
-                    source.answered, source.refused = True, message
-                    self.edge.settle(source.track, now)
-            case RequestKind.FETCH:
-                self.edge.fetches.errands.refused(self, message, now)
-            case RequestKind.PUBLISH:
-                delivery = self.by_request.pop(message.request_id, None)
-                if delivery is not None:
-                    self.deliveries.pop(delivery.track.hash.full_name_hash, None)
-                    self.edge.unsubscribe(self, delivery, now)
+    def add_source(self, source: Source) -> None:
+        """It may publish a track to us."""
+        self.sources[source.request_id] = source
+        self.tracks[source.track.hash.full_name_hash] = source
+        self.edge.add_source(self, source)
 
-    def _publish_done(self, message: PublishDone, now: float) -> None:
-        source = self.sources.get(message.request_id)
-        if source is None:
-            return
-        source.done = message
-        self.maybe_over(source, now)
+    def forget_source(self, source: Source) -> None:
+        """It no longer does."""
+        self.sources.pop(source.request_id, None)
+        if self.tracks.get(source.track.hash.full_name_hash) is source:
+            del self.tracks[source.track.hash.full_name_hash]
+        self.edge.drop_source(self, source)
 
-    def maybe_over(self, source: Source, now: float) -> None:
-        """PUBLISH_DONE may overtake the last streams: it counts them, so that we can wait.
+    def announce(self, namespace: tuple[bytes, ...], name: bytes | None, now: float) -> None:
+        """Tell the network that it offers a namespace or a track."""
+        relay = self.edge.relay
+        relay.announce(self, announce_info(relay.id, namespace, name), now, (namespace, name))
 
-        Some publishers count none; then a while has to do.
-        """
-        done = source.done
-        if done is None or source.open:
-            return
-        if 0 < done.stream_count <= source.streams:
-            self.source_over(source, now)
-        else:
-            self.edge.await_streams(self, source, now)
-
-    def source_over(self, source: Source, now: float) -> None:
-        """Nothing more comes of a track that has ended."""
-        if self.sources.get(source.request_id) is not source:
-            return
-        self._forget_source(source)
-        name = source.track.name
-        if source.published and name is not None:
-            self._unannounce(name.namespace, name.name, now)
-        self.edge.source_ended(source, now)
-
-    def _unannounce(self, namespace: tuple[bytes, ...], name: bytes | None, now: float) -> None:
+    def unannounce(self, namespace: tuple[bytes, ...], name: bytes | None, now: float) -> None:
+        """It no longer does."""
         relay = self.edge.relay
         relay.unannounce(self, announce_info(relay.id, namespace, name), now, (namespace, name))
 
@@ -583,3 +223,6 @@ def announce_info(
     """What the relay's own tables keep of a namespace or a track."""
     parts = tuple(hash_bytes(part) for part in namespace)
     return AnnounceInfo(node_id, parts, 0 if name is None else hash_bytes(name))
+
+
+AnyClient = EdgeClient[Any]

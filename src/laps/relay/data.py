@@ -25,6 +25,7 @@ from laps.wire.objects import (
     encode_existing_stream_header,
     encode_new_stream_header,
 )
+from laps.wire.quicr.carried import datagram_rank
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
 
 # The document has no code for data that was dropped; 0 says that the peer did nothing wrong.
 DROPPED: Final = 0
-
-# Where a datagram stands among the others; the header of a datagram has no priority of its own.
-DATAGRAM_PRIORITY: Final = 0
 
 # What somebody waits for, and what is live all the same: in the middle.
 DIRECT_PRIORITY: Final = 128
@@ -218,10 +216,13 @@ class DataPlane:
     def publish_datagram(self, client: Client, track: TrackHash, data: bytes) -> None:
         """A publisher's datagram."""
         self.counters.datagrams += 1
+        copies = self._live.track(track).datagram(data, None)
+        if copies is None:
+            return  # it came before
+        self.counters.copies += copies
         flow = self._fib.get((client, track.full_name_hash))
         if flow is not None:
             self._send_datagram(flow, track.full_name_hash, data)
-        self.counters.copies += self._live.track(track).datagram(data, None)
 
     # -- from a peer -------------------------------------------------------------------------------
 
@@ -269,10 +270,13 @@ class DataPlane:
             self.counters.unwanted += 1
             return
         self.counters.datagrams += 1
-        self._send_datagram(flow, header.full_name_hash, payload)
         live = self._live.get(header.full_name_hash) if flow.local else None
         if live is not None:
-            self.counters.copies += live.datagram(bytes(payload), source)
+            copies = live.datagram(bytes(payload), source)
+            if copies is None:
+                return  # it came before, by this way or another
+            self.counters.copies += copies
+        self._send_datagram(flow, header.full_name_hash, payload)
 
     def sns_known(self, link: Link, sns_id: SnsId, now: float) -> None:
         """An SNS has come: what waited for it goes on."""
@@ -447,10 +451,12 @@ class DataPlane:
     # -- datagrams ---------------------------------------------------------------------------------
 
     def _send_datagram(self, flow: Flow, full_name_hash: int, data: bytes | memoryview) -> None:
-        for link_id, sns_id in flow.current():
+        ways = flow.current()
+        rank = datagram_rank(data) if ways else 0
+        for link_id, sns_id in ways:
             if (link := self._links.get(link_id)) is not None:
                 header = encode_datagram_header(sns_id, full_name_hash, len(data))
-                link.send_datagram(header + data, DATAGRAM_PRIORITY)
+                link.send_datagram(header + data, rank)
                 self.counters.copies += 1
 
     # -- what came ahead of its SNS ----------------------------------------------------------------

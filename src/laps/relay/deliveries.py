@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from laps.relay.outlets import Cut, Translated
 from laps.types import Location
 from laps.wire.moqt.codes import ResetCode
-from laps.wire.moqt.data import decode_datagram, encode_subgroup_header
+from laps.wire.moqt.data import SubgroupHeader, decode_datagram, encode_subgroup_header
 from laps.wire.moqt.dialect import DRAFT16
 from laps.wire.moqt.messages import (
     DEFAULT_PRIORITY,
@@ -23,6 +23,7 @@ from laps.wire.moqt.messages import (
     FilterType,
     GroupOrder,
 )
+from laps.wire.moqt.objects import encode_object_header
 from laps.wire.moqt.translate import needs_translation, translate_datagram
 
 if TYPE_CHECKING:
@@ -31,9 +32,10 @@ if TYPE_CHECKING:
     from laps.relay.cache import CachedStream
     from laps.relay.live import LiveStream, LiveTrack
     from laps.relay.ports import OutStream
-    from laps.wire.moqt.data import DatagramObject, SubgroupHeader
+    from laps.wire.moqt.data import DatagramObject
     from laps.wire.moqt.dialect import Dialect
     from laps.wire.moqt.messages import Filter, PublishOk
+    from laps.wire.quicr.messages import Fragment, Terms
 
 # Streams that are over are forgotten when this many may be.
 MANY: Final = 16
@@ -52,12 +54,20 @@ class Sink(Protocol):
     def open_stream(self, rank: Rank, ttl_us: int) -> OutStream:
         """A new stream."""
 
+    @property
+    def datagram_bytes(self) -> int:
+        """The largest datagram that the path takes; 0 if it takes none."""
+
     def send_datagram(self, data: bytes, rank: Rank, ttl_us: int) -> None:
         """Send a datagram, or lose it."""
 
 
 class Delivery:
     """One client's subscription to a track."""
+
+    takes_fragments = False
+    patient = False
+    "Who asks for what nobody publishes is told so."
 
     __slots__ = (
         "_dropped_before",
@@ -206,7 +216,7 @@ class Delivery:
         for group_id in sorted(g for g in cached.groups if g >= self.start.group):
             for stream in list(cached.groups[group_id].streams):
                 self._join(stream)
-            for _, data in list(cached.groups[group_id].datagrams.values()):
+            for _, data in cached.groups[group_id].in_datagrams():
                 self.datagram(self.track, data, decode_datagram(data, DRAFT16))
 
     def _join(self, cached: CachedStream, first: int = 0) -> None:
@@ -333,6 +343,9 @@ class Delivery:
         group, object_id = item.group, item.object_id
         if not self._passes(group) or Location(group, object_id) < self.start:
             return
+        if len(data) > self.sink.datagram_bytes:
+            self._send_large(item)
+            return
         if self.dialect is not DRAFT16:
             translated = translate_datagram(data, DRAFT16, self.dialect, track.alias)
             if translated is None:
@@ -340,6 +353,31 @@ class Delivery:
             data = translated
         rank = self._rank(item.priority, group, object_id)
         self.sink.send_datagram(data, rank, self._ttl(self.track_ttl_us))
+
+    def _send_large(self, item: DatagramObject) -> None:
+        """An object that came in several datagrams, on a stream of its own: MoQT has no pieces."""
+        extensions = item.extensions
+        header = SubgroupHeader(
+            self.track.alias,
+            item.group,
+            item.object_id,
+            item.priority,
+            has_extensions=bool(extensions),
+        )
+        out = self._open(header, item.object_id, self.track_ttl_us)
+        if out is not None:
+            out.write(self._head(header))
+            body = self._translated(out, header)
+            head = encode_object_header(
+                item.object_id, extensions, len(item.payload), 0, header.has_extensions
+            )
+            body.write(head)
+            body.finish(item.payload)
+
+    def fragments(
+        self, track: LiveTrack, fragments: list[Fragment], terms: Terms, data: bytes
+    ) -> None:
+        """As `live.Subscriber`: it is given whole objects."""
 
     # -- its end -----------------------------------------------------------------------------------
 

@@ -17,10 +17,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from laps.infobase.namespaces import NamespaceChange
-from laps.relay.clients import MoqtClient
+from laps.relay.clients import EdgeClient
 from laps.relay.fetches import Fetches
 from laps.relay.inflows import ClientCounters, Source
+from laps.relay.moqt import MoqtClient
 from laps.relay.pressure import Pressure
+from laps.relay.quicr import QuicrCounters, QuicrSettings
 from laps.relay.roles import Role
 from laps.relay.statuses import Statuses
 from laps.relay.stub import StubClient
@@ -29,25 +31,21 @@ from laps.relay.tunnel import Tunnel
 from laps.relay.watches import Watches
 from laps.sessions.moqt import MoqtLimits
 from laps.types import TrackName, hash_bytes, hash_track
-from laps.wire.moqt.codes import DoneCode, RequestCode, SessionCode
-from laps.wire.moqt.dialect import DRAFT16
-from laps.wire.moqt.messages import (
-    Goaway,
-    PublishDone,
-    RequestUpdate,
-)
+from laps.wire.moqt.codes import DoneCode, RequestCode
+from laps.wire.moqt.messages import PublishDone
 from laps.wire.subscribe import encode_subscribe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from laps.relay.clients import AnyClient, Subscription
     from laps.relay.deliveries import Delivery
     from laps.relay.extensions import ExtensionEvent
     from laps.relay.live import LiveTrack
     from laps.relay.peers import PeerArrived
     from laps.relay.ports import Pressed
     from laps.relay.relay import Relay
-    from laps.types import Location, NamespaceInfo, NodeId
+    from laps.types import Address, Location, NamespaceInfo, NodeId
 
 # How often what has expired is looked for.
 TICK_S: Final = 1.0
@@ -58,6 +56,7 @@ class EdgeSettings:
     """What an operator may decide about clients."""
 
     session: MoqtLimits = field(default_factory=MoqtLimits)
+    quicr: QuicrSettings = field(default_factory=QuicrSettings)
     hold_s: float = 1.0
     "Streams wait this long for the message that names their track,"
     hold_bytes: int = 1024 * 1024
@@ -70,17 +69,17 @@ class EdgeSettings:
     "Streams may come this long behind a PUBLISH_DONE that does not count them."
     grace_s: float = 5.0
     "Clients have this long to follow a GOAWAY."
-    goaway_uri: str = ""
-    "Where they are sent; empty is the same place again."
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
     """A subscription without an answer."""
 
-    client: MoqtClient
-    delivery: Delivery
+    client: AnyClient
+    delivery: Subscription
     new_group: int | None
+    is_new: bool = False
+    "Nobody offered the track when it was asked for: whatever is published of it is new."
     asked: bool = False
     "Another relay has been asked how far the track is."
     refused_by: set[NodeId] = field(default_factory=set)
@@ -94,8 +93,9 @@ class Edge:
         self.relay = relay
         self.settings = settings
         self.counters = ClientCounters()
-        self.clients: dict[MoqtClient, None] = {}
-        self.holding: set[MoqtClient] = set()
+        self.quicr = QuicrCounters()
+        self.clients: dict[AnyClient, None] = {}
+        self.holding: set[AnyClient] = set()
         "Those with streams that nobody has explained yet."
         self.fetches = Fetches(self)
         self.tunnel = Tunnel(relay, self)
@@ -103,33 +103,36 @@ class Edge:
         self.watches = Watches(self)
         self.statuses = Statuses(self)
         relay.live.fetched = self._fetched
-        self._sources: dict[int, dict[MoqtClient, Source]] = {}
-        self._waiting: dict[int, dict[Delivery, _Waiting]] = {}
+        self._sources: dict[int, dict[AnyClient, Source]] = {}
+        self._waiting: dict[int, dict[Subscription, _Waiting]] = {}
         self._timers = Timers()
+        self._sooner = False
+        "Something falls due earlier than all that was known at the last `deadline`."
         self._going_away = False
+        self.going_to: Address | None = None
+        "Where clients are sent, once we are about to stop."
         self._tick_at: float | None = None
 
     # -- clients -----------------------------------------------------------------------------------
 
-    def client_ready(self, client: MoqtClient, now: float) -> None:
+    def client_ready(self, client: AnyClient, now: float) -> None:
         """A session has been set up."""
         self.clients[client] = None
         if self._going_away:
-            client.session.send(Goaway(self.settings.goaway_uri.encode()))
+            client.go_away(self.going_to)
 
-    def client_closed(self, client: MoqtClient, now: float) -> None:
+    def client_closed(self, client: AnyClient, now: float) -> None:
         """A client is gone, with all that it offered and wanted."""
         self.clients.pop(client, None)
         self.holding.discard(client)
         self.pressure.forget(client)
         for serving in list(client.serving.values()):
             serving.cancel()
-        for delivery in list(client.deliveries.values()):
+        for delivery in list(client.subscriptions.values()):
             self._forget_waiting(delivery)
             delivery.track.subscribers.pop(client, None)
             self.pressure.changed_track(delivery.track, now)
-        client.deliveries.clear()
-        client.by_request.clear()
+        client.left()
         client.watching.clear()
         tracks = [source.track for source in client.sources.values()]
         for source in list(client.sources.values()):
@@ -141,17 +144,20 @@ class Edge:
         for track in tracks:
             self.settle(track, now)
 
-    def drain(self, now: float) -> float:
-        """Ask every client to go elsewhere; when those that are left may be closed."""
-        self._going_away = True
+    def drain(self, now: float, to: Address | None = None) -> float:
+        """Ask every client to go elsewhere; when those that are left may be closed.
+
+        Without an address they are to dial the same place again, where somebody else may answer.
+        """
+        self._going_away, self.going_to = True, to
         for client in self.clients:
-            client.session.send(Goaway(self.settings.goaway_uri.encode()))
+            client.go_away(to)
         return now + self.settings.grace_s if self.clients else now
 
     def close(self) -> None:
         """Whoever is left has to go."""
         for client in list(self.clients):
-            client.link.close(SessionCode.GOAWAY_TIMEOUT, "the relay stops")
+            client.dismiss()
 
     # -- tracks ------------------------------------------------------------------------------------
 
@@ -159,12 +165,13 @@ class Edge:
         """A track by its name."""
         return self.relay.live.track(hash_track(name), name)
 
-    def add_source(self, client: MoqtClient, source: Source) -> None:
+    def add_source(self, client: AnyClient, source: Source) -> None:
         """A client may publish a track to us."""
+        source.track.final = None
         source.track.pins += 1
         self._sources.setdefault(source.track.hash.full_name_hash, {})[client] = source
 
-    def drop_source(self, client: MoqtClient, source: Source) -> None:
+    def drop_source(self, client: AnyClient, source: Source) -> None:
         """It no longer does."""
         key = source.track.hash.full_name_hash
         sources = self._sources.get(key, {})
@@ -176,15 +183,15 @@ class Edge:
             if not sources:
                 del self._sources[key]
 
-    def sources(self, track: LiveTrack) -> dict[MoqtClient, Source]:
+    def sources(self, track: LiveTrack) -> dict[AnyClient, Source]:
         """The clients that publish a track, or have been asked to."""
         return self._sources.get(track.hash.full_name_hash, {})
 
-    def sinks(self, publisher: MoqtClient, track: LiveTrack) -> Iterator[Pressed]:
+    def sinks(self, publisher: AnyClient, track: LiveTrack) -> Iterator[Pressed]:
         """The connections that a publisher's track goes out by."""
         for client in track.subscribers:
-            if isinstance(client, MoqtClient):
-                yield client.link
+            if isinstance(client, EdgeClient):
+                yield client
         flow = self.relay.fib.get((publisher, track.hash.full_name_hash))
         if flow is not None:
             for link_id, _ in flow.current():
@@ -224,10 +231,11 @@ class Edge:
             self._tell_relays(track, done)  # to them it is a track of ours
 
         def end(now: float) -> None:
-            if not self.sources(track):
+            others = [node_id for node_id in self.elsewhere(track) if node_id != source]
+            if not self.sources(track) and not others:
                 self.end_track(track, done.code, done.reason, now)
 
-        self._timers.at(now + self.settings.hold_s, end)
+        self.at(now + self.settings.hold_s, end)
 
     def end_track(self, track: LiveTrack, code: int, reason: str, now: float) -> None:
         """Tell the subscribers of a track, when the last of its streams is through."""
@@ -238,10 +246,10 @@ class Edge:
         def tell() -> None:
             for client, subscriber in list(track.subscribers.items()):
                 if (
-                    isinstance(client, MoqtClient)
-                    and client.deliveries.get(track.hash.full_name_hash) is subscriber
+                    isinstance(client, EdgeClient)
+                    and client.subscriptions.get(track.hash.full_name_hash) is subscriber
                 ):
-                    delivery = client.deliveries[track.hash.full_name_hash]
+                    delivery = client.subscriptions[track.hash.full_name_hash]
                     # Who waits for a publisher goes on waiting.
                     if delivery not in self._waiting.get(track.hash.full_name_hash, {}):
                         client.end(delivery, code, reason, self.relay.live.cache.now)
@@ -255,17 +263,18 @@ class Edge:
             if not source.open:
                 client.source_over(source, now)
 
-        self._timers.at(now + self.settings.linger_s, over)
+        self.at(now + self.settings.linger_s, over)
 
     # -- subscriptions -----------------------------------------------------------------------------
 
     def subscribe(
-        self, client: MoqtClient, delivery: Delivery, new_group: int | None, now: float
+        self, client: AnyClient, delivery: Subscription, new_group: int | None, now: float
     ) -> None:
         """A client wants a track."""
         track = delivery.track
         key = track.hash.full_name_hash
-        waiting = _Waiting(client, delivery, new_group)
+        is_new = track.largest() is None and not self.is_offered(track)
+        waiting = _Waiting(client, delivery, new_group, is_new)
         self._waiting.setdefault(key, {})[delivery] = waiting
         track.subscribers[client] = delivery
         self.pressure.changed_track(track, now)
@@ -275,13 +284,11 @@ class Edge:
         if delivery in self._waiting.get(key, {}):
             if not waiting.asked:
                 delivery.on_data = lambda: self._establish(waiting, None)
-            self._timers.at(
-                now + self.settings.subscribe_wait_s, lambda now: self._give_up(waiting, now)
-            )
+            self.at(now + self.settings.subscribe_wait_s, lambda now: self._give_up(waiting, now))
         if new_group is not None:
             self.new_group(track, new_group)
 
-    def unsubscribe(self, client: MoqtClient, delivery: Delivery, now: float) -> None:
+    def unsubscribe(self, client: AnyClient, delivery: Subscription, now: float) -> None:
         """A client no longer wants a track."""
         self._forget_waiting(delivery)
         track = delivery.track
@@ -333,7 +340,9 @@ class Edge:
         def answered(largest: Location | None) -> None:
             if self._is_waiting(item):
                 track.cached.saw(largest)
-                self._establish(item, largest)
+                # Who has waited for the publisher begins with the first object. QUICR's fetch it.
+                from_start = item.is_new and not item.delivery.patient
+                self._establish(item, None if from_start else largest)
 
         def refused(code: int, reason: str) -> None:
             item.refused_by.add(nodes[0])
@@ -352,7 +361,7 @@ class Edge:
             if self._is_waiting(item) and item.asked:
                 self._establish(item, track.largest())
 
-        self._timers.at(now + self.settings.answer_wait_s, late)
+        self.at(now + self.settings.answer_wait_s, late)
 
     def _establish(self, item: _Waiting, largest: Location | None) -> None:
         delivery = item.delivery
@@ -366,7 +375,7 @@ class Edge:
 
     def _give_up(self, item: _Waiting, now: float) -> None:
         """Nobody has come who publishes the track."""
-        if not self._is_waiting(item) or item.asked:
+        if not self._is_waiting(item) or item.asked or item.delivery.patient:
             return
         track = item.delivery.track
         if any(not source.answered for source in self.sources(track).values()):
@@ -378,6 +387,8 @@ class Edge:
             self._refuse(item, RequestCode.DOES_NOT_EXIST, "nobody publishes this track", now)
 
     def _refuse(self, item: _Waiting, code: int, reason: str, now: float) -> None:
+        if item.delivery.patient:
+            return
         self._forget_waiting(item.delivery)
         client = item.client
         client.drop(item.delivery, now)
@@ -387,7 +398,7 @@ class Edge:
         key = item.delivery.track.hash.full_name_hash
         return item.delivery in self._waiting.get(key, {})
 
-    def _forget_waiting(self, delivery: Delivery) -> None:
+    def _forget_waiting(self, delivery: Subscription) -> None:
         key = delivery.track.hash.full_name_hash
         waiting = self._waiting.get(key)
         if waiting is not None:
@@ -401,7 +412,12 @@ class Edge:
             return False
         parts = tuple(hash_bytes(part) for part in track.name.namespace)
         publishers = self.relay.tracks.announces.match(parts, hash_bytes(track.name.name))
-        return any(not isinstance(client, MoqtClient) for client in publishers)
+        return any(not isinstance(client, EdgeClient) for client in publishers)
+
+    def is_offered(self, track: LiveTrack) -> bool:
+        """Whether somebody is known to publish a track."""
+        here = self.sources(track) or self.publisher(track) or self.has_plain(track)
+        return bool(here or self.elsewhere(track))
 
     def elsewhere(self, track: LiveTrack) -> list[NodeId]:
         """The other relays that offer a track."""
@@ -433,10 +449,8 @@ class Edge:
         if value and largest is not None and value <= largest.group:
             return
         for client, source in self.sources(track).items():
-            if not (source.established and track.properties.dynamic_groups):
-                continue
-            if client.session.dialect is DRAFT16 and source.new_group_wanted(value, largest):
-                client.session.request(RequestUpdate(0, source.request_id, new_group=value))
+            if source.established and track.properties.dynamic_groups:
+                client.wants_new_group(source, value)
 
     # -- publishers --------------------------------------------------------------------------------
 
@@ -479,12 +493,14 @@ class Edge:
 
     def at(self, when: float, call: Callable[[float], None]) -> None:
         """Make a call at a time."""
+        first = self._timers.next
+        self._sooner = self._sooner or first is None or when < first
         self._timers.at(when, call)
 
     @property
     def is_due(self) -> bool:
         """Whether something waits for its time that did not before."""
-        return bool(self.holding)
+        return self._sooner or bool(self.holding)
 
     def tick(self, now: float) -> None:
         """Do what has fallen due."""
@@ -494,12 +510,12 @@ class Edge:
             self._tick_at = now + TICK_S
             self.relay.live.expire(now)
             for client in list(self.holding):
-                client.inflows.expire(now)
-                if not client.inflows.holding:
+                if not client.expire(now):
                     self.holding.discard(client)
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
+        self._sooner = False
         due = [self._timers.next]
         if self.relay.live.tracks or self.holding:
             due.append(self._tick_at or 0.0)

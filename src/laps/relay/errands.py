@@ -26,10 +26,11 @@ from laps.wire.moqt.translate import translate_object
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from laps.relay.clients import MoqtClient
+    from laps.relay.clients import AnyClient
     from laps.relay.edge import Edge
     from laps.relay.fetches import FetchCounters, FetchServing
     from laps.relay.live import LiveTrack
+    from laps.relay.moqt import MoqtClient
     from laps.types import NodeId
     from laps.wire.moqt.messages import Message
     from laps.wire.moqt.objects import Object
@@ -193,7 +194,7 @@ class Errands:
         if errand is not None:
             self._over(errand, now, well=False)
 
-    def client_closed(self, client: MoqtClient, now: float) -> None:
+    def client_closed(self, client: AnyClient, now: float) -> None:
         """A publisher is gone."""
         for errand in [errand for errand in self._all if errand.client is client]:
             self._over(errand, now, well=False)
@@ -224,6 +225,8 @@ class Errands:
     def _remember(self, errand: Errand) -> None:
         """What a publisher has been asked for is known: what it did not send is not there."""
         cached = errand.track.cached
+        if any(item.datagram for items in errand.objects.values() for item in items.values()):
+            return  # for how long these are of use is known to who has them from their publisher
         for group_id, objects in errand.objects.items():
             for item in objects.values():
                 cached.group(group_id).add_object(item)

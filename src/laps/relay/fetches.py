@@ -35,11 +35,11 @@ from laps.wire.moqt.translate import translate_object
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from laps.relay.clients import MoqtClient
     from laps.relay.deliveries import Rank
     from laps.relay.edge import Edge
     from laps.relay.errands import Errand
     from laps.relay.live import LiveTrack
+    from laps.relay.moqt import MoqtClient
     from laps.relay.ports import OutStream
     from laps.relay.ranges import Range
     from laps.wire.moqt.dialect import Dialect

@@ -28,8 +28,8 @@ from laps.wire.moqt.messages import DEFAULT_PRIORITY
 from laps.wire.moqt.translate import StreamTranslator, needs_translation, translate_datagram
 
 if TYPE_CHECKING:
-    from laps.relay.clients import MoqtClient
     from laps.relay.live import LiveTrack
+    from laps.relay.moqt import MoqtClient
     from laps.types import AnnounceInfo, Location
     from laps.wire.moqt.messages import PublishDone, RequestError
 
@@ -46,6 +46,8 @@ class ClientCounters:
     "Data streams for an alias that nobody explained in time."
     unknown_datagrams: int = 0
     refused_requests: int = 0
+    violations: int = 0
+    "Sessions that were closed because of what the client did."
     malformed_streams: int = 0
     broken_streams: int = 0
     "Streams that ended in the middle of an object."

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from laps.relay.cache import Cache, CachedStream, CachedTrack
+from laps.relay.fragments import TrackFragments
 from laps.relay.outlets import Cut
 from laps.types import Location, track_alias
 from laps.wire.buffer import Incomplete, decode_varint
@@ -26,10 +27,14 @@ from laps.wire.moqt.data import (
     SubgroupHeader,
     decode_datagram,
     decode_stream_header,
+    encode_datagram,
     encode_subgroup_header,
 )
 from laps.wire.moqt.dialect import DRAFT16
 from laps.wire.moqt.messages import TrackProperties
+from laps.wire.quicr.carried import carried_of
+from laps.wire.quicr.codes import QuicrViolation
+from laps.wire.quicr.fragments import MAX_OBJECT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
     from laps.relay.ports import Client, OutStream
     from laps.types import NodeId, TrackHash, TrackName
     from laps.wire.moqt.data import DatagramObject
+    from laps.wire.quicr.messages import Fragment, Terms
 
 
 # The same stream may come by two ways of different length, this much apart.
@@ -52,6 +58,8 @@ class Subscriber(Protocol):
 
     established: bool
     "Whether it is given them by now."
+    takes_fragments: bool
+    "Whether it is given pieces of objects as they come in datagrams; or else whole objects."
 
     def open(
         self, stream: LiveStream, whole: bytes, rest: bytes | memoryview, fin: bool
@@ -62,7 +70,15 @@ class Subscriber(Protocol):
         """
 
     def datagram(self, track: LiveTrack, data: bytes, item: DatagramObject) -> None:
-        """An object in a datagram, as it came and as it was read."""
+        """An object in a datagram, as it came and as it was read.
+
+        One that came in several may be larger than a datagram can be.
+        """
+
+    def fragments(
+        self, track: LiveTrack, fragments: list[Fragment], terms: Terms, data: bytes
+    ) -> None:
+        """What is new of an object that comes in several datagrams, and the datagram itself."""
 
     def started_over(self) -> None:
         """The publisher has begun again with smaller groups."""
@@ -77,6 +93,10 @@ class LiveCounters:
     opaque: int = 0
     "Streams that are not MoQT's."
     started_over: int = 0
+    malformed_fragments: int = 0
+    "Fragments that cannot be of the object they name: past its end, or without end."
+    lost_objects: int = 0
+    "Objects of which fragments were missing for too long, or that made room for others."
 
 
 class LiveTrack:
@@ -100,6 +120,10 @@ class LiveTrack:
         "Publishers that may send it, and ranges asked for: with any it is not forgotten."
         self.joining: dict[NodeId, float] = {}
         "Nodes that have joined a set others are in, and until when relays may not know of it."
+        self.fragments: TrackFragments | None = None
+        "What came in fragments and is not whole, if anything did."
+        self.final: Location | None = None
+        "Where it ended, as a publisher that is gone has said beside the objects."
         self.idle: list[Callable[[], None]] = []
         "To be called when no stream is open any more."
 
@@ -116,7 +140,9 @@ class LiveTrack:
         self.cached.max_age_s = limit
 
     def ended_at(self) -> Location | None:
-        """Where the track ends, if its publisher has said so in an object."""
+        """Where the track ends, if its publisher has said so."""
+        if self.final is not None:
+            return self.final
         top = max(self.cached.groups, default=None)
         if top is None:
             return None
@@ -195,12 +221,15 @@ class LiveTrack:
         if over and largest is not None and stream.header.group < largest.group:
             self.live.counters.started_over += 1
             self.cached.clear()
-            for subscriber in self.subscribers.values():
+            if self.fragments is not None:
+                self.live.fragment_bytes -= self.fragments.size
+                self.fragments.clear()
+            for subscriber in list(self.subscribers.values()):
                 subscriber.started_over()
         self.sources[stream.source] = stream.header.group
 
-    def datagram(self, data: bytes, exclude: Client | None) -> int:
-        """An object in a datagram, for all; how many it went to."""
+    def datagram(self, data: bytes, exclude: Client | None) -> int | None:
+        """An object in a datagram, for all; how many it went to, None if it came before."""
         try:
             item = decode_datagram(data, DRAFT16)
         except MoqtViolation:
@@ -212,15 +241,61 @@ class LiveTrack:
                 if receiver.client is not exclude:
                     receiver.client.send_datagram(self.hash, data, 0)
             return len(plain)
-        group = self.cached.group(item.group)
-        if item.object_id in group.datagrams:
+        group = self.cached.groups.get(item.group)
+        if group is not None and item.object_id in group.datagrams:
             self.live.counters.duplicates += 1
-            return 0
+            return None
+        if item.extensions and (carried := carried_of(item)) is not None:
+            return self._fragment(data, item, *carried, exclude)
         self.cached.saw(Location(item.group, item.object_id))
         for key, subscriber in list(self.subscribers.items()):
             if key is not exclude:
                 subscriber.datagram(self, data, item)
-        group.add_datagram(item.object_id, data)
+        self.cached.group(item.group).add_datagram(item.object_id, data)
+        return len(self.subscribers)
+
+    def _fragment(
+        self,
+        data: bytes,
+        item: DatagramObject,
+        fragment: Fragment,
+        terms: Terms,
+        exclude: Client | None,
+    ) -> int | None:
+        """A fragment of an object: it is passed on at once, and the object when it is whole."""
+        live = self.live
+        now = live.cache.now
+        if self.fragments is None:
+            self.fragments = TrackFragments(live.fragment_limit)
+        given_up = self.fragments.reassembler.given_up
+        before = self.fragments.size
+        try:
+            new, payload, terms = self.fragments.add(fragment, terms, now)
+        except QuicrViolation:
+            live.counters.malformed_fragments += 1
+            return None
+        finally:
+            live.fragment_bytes += self.fragments.size - before
+            live.counters.lost_objects += self.fragments.reassembler.given_up - given_up
+        live.bound_fragments(self)
+        if not new:
+            live.counters.duplicates += 1
+            return None
+        self.cached.saw(Location(item.group, item.object_id))
+        whole = None
+        if payload is not None:
+            item.payload, item.extensions = payload, b""
+            whole = encode_datagram(item, DRAFT16)
+        for key, subscriber in list(self.subscribers.items()):
+            if key is exclude:
+                continue
+            if subscriber.takes_fragments:
+                subscriber.fragments(self, new, terms, data)
+            elif whole is not None:
+                subscriber.datagram(self, whole, item)
+        if whole is not None:
+            until = now + terms.best_before_ms / 1000 if terms.best_before_ms else None
+            self.cached.group(item.group).add_datagram(item.object_id, whole, until)
         return len(self.subscribers)
 
 
@@ -419,6 +494,7 @@ class PlainSubscriber:
     """A client that takes every stream as it is: a Stub, or one in a simulation."""
 
     established = True
+    takes_fragments = True
 
     def __init__(self, client: Client, track: TrackHash) -> None:
         self.client = client
@@ -446,6 +522,12 @@ class PlainSubscriber:
         """As `Subscriber`."""
         self.client.send_datagram(self._track, data, 0)
 
+    def fragments(
+        self, track: LiveTrack, fragments: list[Fragment], terms: Terms, data: bytes
+    ) -> None:
+        """As `Subscriber`: as it came, for the relay behind it to put together."""
+        self.client.send_datagram(self._track, data, 0)
+
     def started_over(self) -> None:
         """As `Subscriber`."""
 
@@ -463,6 +545,9 @@ class Live:
         self.fetched: Callable[[int, bytes, bool], bool] | None = None
         "Takes other relays' answers to FETCH: a request id, bytes, whether they are the last."
         self.tracks: dict[int, LiveTrack] = {}
+        self.fragment_limit = max(limits.total_bytes // 8, 2 * MAX_OBJECT_BYTES)
+        self.fragment_bytes = 0
+        "What is held of objects that are not whole, of all tracks."
 
     def track(self, track: TrackHash, name: TrackName | None = None) -> LiveTrack:
         """The track, made if it is not there."""
@@ -481,5 +566,23 @@ class Live:
         """Forget what is too old, and tracks that nothing is left of."""
         self.cache.expire(now)
         for key, track in list(self.tracks.items()):
+            if track.fragments is not None:
+                before = track.fragments.size
+                self.counters.lost_objects += track.fragments.expire(now)
+                self.fragment_bytes += track.fragments.size - before
+                if track.fragments.size:
+                    continue
             if not (track.subscribers or track.streams or track.pins or track.cached.groups):
                 del self.tracks[key]
+
+    def bound_fragments(self, track: LiveTrack) -> None:
+        """Where all tracks together hold too much, who brings more gives up its oldest."""
+        fragments = track.fragments
+        while fragments is not None and self.fragment_bytes > self.fragment_limit:
+            reassembler = fragments.reassembler
+            if not reassembler.open:
+                return
+            before = reassembler.size
+            reassembler.forget(next(iter(reassembler.open)))
+            self.fragment_bytes += reassembler.size - before
+            self.counters.lost_objects += 1

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from laps.relay.clients import MoqtClient
+    from laps.relay.clients import AnyClient
     from laps.relay.edge import Edge
     from laps.relay.live import LiveTrack
     from laps.relay.ports import Pressed
@@ -32,17 +32,17 @@ class Pressure:
 
     def __init__(self, edge: Edge) -> None:
         self._edge = edge
-        self.paused: dict[MoqtClient, float] = {}
+        self.paused: dict[AnyClient, float] = {}
         "And since when."
-        self._impatient: set[MoqtClient] = set()
+        self._impatient: set[AnyClient] = set()
         "Those that waited in vain: they go on until somebody keeps up again."
         self.pauses = 0
 
-    def changed(self, client: MoqtClient, now: float) -> None:
+    def changed(self, client: AnyClient, now: float) -> None:
         """A connection is pressed, or no longer."""
         publishers = {
             publisher: None
-            for delivery in client.deliveries.values()
+            for delivery in client.subscriptions.values()
             for publisher in self._edge.sources(delivery.track)
         }
         for publisher in publishers:
@@ -59,7 +59,7 @@ class Pressure:
             if publisher.sources:
                 self.review(publisher, now)
 
-    def review(self, publisher: MoqtClient, now: float) -> None:
+    def review(self, publisher: AnyClient, now: float) -> None:
         """Let a publisher wait, or go on."""
         pressed = self._is_pressed(publisher)
         if not pressed:
@@ -72,12 +72,12 @@ class Pressure:
         elif self.paused.pop(publisher, None) is not None:
             publisher.link.resume()
 
-    def forget(self, publisher: MoqtClient) -> None:
+    def forget(self, publisher: AnyClient) -> None:
         """A publisher is gone."""
         self.paused.pop(publisher, None)
         self._impatient.discard(publisher)
 
-    def _wait(self, publisher: MoqtClient, now: float) -> None:
+    def _wait(self, publisher: AnyClient, now: float) -> None:
         self.paused[publisher] = now
         sent = {link: link.sent_bytes for link in self._sinks(publisher)}
 
@@ -93,11 +93,11 @@ class Pressure:
 
         self._edge.at(now + PATIENCE_S, waited)
 
-    def _sinks(self, publisher: MoqtClient) -> Iterator[Pressed]:
+    def _sinks(self, publisher: AnyClient) -> Iterator[Pressed]:
         for source in publisher.sources.values():
             yield from self._edge.sinks(publisher, source.track)
 
-    def _is_pressed(self, publisher: MoqtClient) -> bool:
+    def _is_pressed(self, publisher: AnyClient) -> bool:
         """Whether all that its tracks go to is pressed, and there is something."""
         any_sink = False
         for link in self._sinks(publisher):

@@ -230,6 +230,7 @@ class Relay:
             return  # it has overtaken the response; datagrams may be lost, and this one is
         peer_link.session.require_established("a datagram")
         if self.rules.carries_data and peer_link.receives_data:
+            self.live.cache.now = now
             self.data.receive_datagram(link, data, self._stubs.get(link.id), now)
 
     def link_reset(self, link: Link, stream_id: int, code: int, now: float) -> None:

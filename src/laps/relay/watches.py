@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from laps.relay.moqt import MoqtClient
 from laps.types import TrackName
 from laps.wire.moqt.messages import NamespaceOptions, RequestOk
 
 if TYPE_CHECKING:
     from laps.infobase.namespaces import NamespaceChange
-    from laps.relay.clients import MoqtClient
+    from laps.relay.clients import AnyClient
     from laps.relay.edge import Edge
     from laps.wire.moqt.messages import PublishNamespaceCancel, SubscribeNamespace
 
@@ -46,9 +47,13 @@ class Watches:
             tracks=options is not NamespaceOptions.NAMESPACE,
             forward=message.forward,
         )
-        client.watching[message.request_id] = watch
         client.session.send(RequestOk(message.request_id))
-        for info in self._edge.relay.extensions.namespaces.matching(message.prefix):
+        self.watch(client, watch, now)
+
+    def watch(self, client: AnyClient, watch: Watch, now: float) -> None:
+        """Tell a client of what there is below a prefix, and of what comes."""
+        client.watching[watch.request_id] = watch
+        for info in self._edge.relay.extensions.namespaces.matching(watch.prefix):
             self._tell(client, watch, info.namespace, info.name, now)
 
     def remove(self, client: MoqtClient, prefix: tuple[bytes, ...]) -> None:
@@ -60,7 +65,7 @@ class Watches:
                     if said_id is not None:
                         client.session.finish(said_id)
 
-    def cancelled(self, client: MoqtClient, message: PublishNamespaceCancel) -> None:
+    def cancelled(self, client: AnyClient, message: PublishNamespaceCancel) -> None:
         """A client does not want a namespace that we told it of."""
         for watch in client.watching.values():
             if message.namespace in watch.told:
@@ -80,7 +85,7 @@ class Watches:
 
     def _tell(
         self,
-        client: MoqtClient,
+        client: AnyClient,
         watch: Watch,
         namespace: tuple[bytes, ...],
         name: bytes | None,
@@ -89,13 +94,13 @@ class Watches:
         if name is not None:
             if watch.tracks:
                 client.offer(self._edge.track(TrackName(namespace, name)), forward=watch.forward)
-        elif watch.namespaces and namespace not in watch.told:
+        elif watch.namespaces and namespace not in watch.told and isinstance(client, MoqtClient):
             said = client.session.tell_namespace(watch.request_id, namespace)
             watch.told[namespace] = said
 
     def _tell_gone(
-        self, client: MoqtClient, watch: Watch, namespace: tuple[bytes, ...], name: bytes | None
+        self, client: AnyClient, watch: Watch, namespace: tuple[bytes, ...], name: bytes | None
     ) -> None:
-        if name is None and namespace in watch.told:
+        if name is None and namespace in watch.told and isinstance(client, MoqtClient):
             said = watch.told.pop(namespace)
             client.session.tell_namespace_gone(watch.request_id, namespace, said)
