@@ -250,12 +250,14 @@ class Endpoint:
 
     def _readable(self) -> None:
         now = monotonic()
-        routes, recv = self._routes, self._udp.recv
+        # The socket's state is freed with its last reference: an exception that somebody keeps also
+        # keeps this frame, and must not keep the port with it.
+        routes, udp = self._routes, self._udp
         # Each connection's datagrams of this turn, in order, as long as they come from one place.
         batches: dict[Connection, tuple[list[bytes], Address]] = {}
         for _ in range(READS_PER_TURN):
             try:
-                received = recv()
+                received = udp.recv()
             except OSError:
                 break  # a port that answered "unreachable" to something we sent
             if not received:
