@@ -11,6 +11,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, get_type_hints
 
@@ -36,6 +37,14 @@ def _parse_address(value: object) -> Address:
     return Address.parse(msgspec.convert(value, str))
 
 
+def _parse_place(value: object) -> Address:
+    place = _parse_address(value)
+    if not place.is_dialable:
+        problem = "cannot be dialled: give the host and the port where clients reach a relay"
+        raise InvalidText("address", str(place), problem)
+    return place
+
+
 def _parse_peers(value: object) -> tuple[Address, ...]:
     peers = tuple(Address.parse(text) for text in msgspec.convert(value, list[str]))
     for peer in peers:
@@ -55,6 +64,13 @@ _NodeId = Annotated[
 _Address = Annotated[
     Address,
     Meta(description='host:port in quotes, like "[::1]:33434"', extra={"parse": _parse_address}),
+]
+_Place = Annotated[
+    Address | None,
+    Meta(
+        description='host:port in quotes, like "relay.example:33435"',
+        extra={"parse": _parse_place},
+    ),
 ]
 _Peers = Annotated[
     tuple[Address, ...],
@@ -83,6 +99,7 @@ _Longitude = Annotated[float, Meta(ge=-180, le=180, description="a number from -
 _Seconds = Annotated[
     float, Meta(gt=0, le=3600, description="a number greater than 0, at most 3600")
 ]
+_MaybeSeconds = Annotated[float, Meta(ge=0, le=3600, description="a number from 0 to 3600")]
 _Count = Annotated[int, Meta(ge=1, le=1_000_000, description="a whole number from 1 to 1000000")]
 # Below 16 KiB a burst of a dozen packets does not fit; above 1 GiB one slow peer eats the machine.
 _Bytes = Annotated[
@@ -147,6 +164,10 @@ class ClientsConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     # Loopback, as for peers. The next port after theirs. Port 0 takes any free port.
     listen: _Address = Address("127.0.0.1", 33435)
+    # What other relays are told, to send their clients here when they stop. None: the address that
+    # is listened on, since nobody has to say it twice; where that is every address of the machine,
+    # the host of node.contact with its port, or nothing: nobody can dial 0.0.0.0.
+    advertise: _Place = None
     # Drafts of MoQT that are offered, in this order.
     drafts: _Drafts = (16, 14)
     # Requests a session may have open at once: subscriptions, fetches, namespaces.
@@ -156,8 +177,19 @@ class ClientsConfig(msgspec.Struct, frozen=True, kw_only=True):
     subscribe_wait_s: _Seconds = 1.0
     # What clients get to go elsewhere when this relay stops,
     drain_s: _Seconds = 2.0
-    # and where; empty: to where they came from.
-    goaway_uri: _String = ""
+    # and where. None: the nearest relay with room that is known by then, since nobody knows when
+    # writing the file which that will be.
+    redirect: _Place = None
+
+
+class QuicrConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """[quicr]: clients that speak QUICR, on the same port."""
+
+    enabled: _Flag = True
+    # Six times the five seconds after which clients are to renew; 0: never.
+    subscription_s: _MaybeSeconds = 30.0
+    # Who can send datagrams wants to: nothing waits behind what was lost.
+    datagrams: _Flag = True
 
 
 class CacheConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -249,6 +281,14 @@ class EgressConfig(msgspec.Struct, frozen=True, kw_only=True):
     datagram_queue_bytes: _Bytes = 1 * MIB
 
 
+class DiscoveryConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """[discovery]: whether clients find this relay by mDNS."""
+
+    # Clients find a relay without being told its address. It is announced as far as it listens, so
+    # by default on loopback: nobody hears of it who could not reach it.
+    enabled: _Flag = True
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Everything an operator decides about one relay."""
 
@@ -259,7 +299,26 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     quic: QuicConfig = QuicConfig()
     egress: EgressConfig = EgressConfig()
     clients: ClientsConfig = ClientsConfig()
+    quicr: QuicrConfig = QuicrConfig()
     cache: CacheConfig = CacheConfig()
+    discovery: DiscoveryConfig = DiscoveryConfig()
+
+    def client_address(self, port: int) -> Address | None:
+        """What others are told of where clients connect, if they listen on this port."""
+        if self.clients.advertise is not None:
+            return self.clients.advertise
+        listen = self.clients.listen
+        host = _host_of(self.node.contact) if listen.is_wildcard else listen.host
+        told = Address(host, port)
+        return told if told.is_dialable else None
+
+
+def _host_of(contact: str) -> str:
+    """The host of a contact that may have a port, and may be any text; empty where it has none."""
+    for text in (contact, f"{contact}:0", f"[{contact}]:0"):
+        with suppress(InvalidText):
+            return Address.parse(text).host
+    return ""
 
 
 # --- reading ---------------------------------------------------------------------------------
@@ -343,7 +402,10 @@ def _convert(section: type[msgspec.Struct], key: str, value: object, where: str)
 def _check(config: Config, source: str) -> None:
     """Refuse what is right key by key and wrong together."""
     _check_peers(config, source)
-    tls, quic = config.tls, config.quic
+    clients, tls, quic = config.clients, config.tls, config.quic
+    if clients.redirect == clients.listen:
+        problem = "is this relay itself: name another, or leave it out and one is chosen"
+        _refuse(source, "clients.redirect", str(clients.redirect), problem)
     if tls.certificate is not None and tls.key is None:
         _refuse(source, "tls.certificate", tls.certificate, "needs its private key: set tls.key")
     if tls.key is not None and tls.certificate is None:

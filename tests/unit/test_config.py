@@ -82,21 +82,30 @@ def test_every_key_can_be_written() -> None:
         datagram_queue_bytes = 40_000
         [clients]
         listen = "[::1]:0"
+        advertise = "relay.example:443"
         drafts = [14]
         requests = 3
         subscribe_wait_s = 0.5
         drain_s = 1
-        goaway_uri = "moqt://relay.example"
+        redirect = "[2001:db8::1]:443"
+        [quicr]
+        enabled = false
+        subscription_s = 0
+        datagrams = false
         [cache]
         bytes = 0
         track_bytes = 1
         age_s = 2
+        [discovery]
+        enabled = false
     """)
     assert config.node.id == parse_node_id("1.2:1234")
     assert (config.node.latitude, config.node.longitude) == (-33.9, 151.0)
     assert isinstance(config.node.longitude, float)
     assert config.peering.listen == Address("::1", 0)
     assert config.peering.peers == (Address("192.0.2.1", 33434), Address("relay.example", 1))
+    assert config.clients.advertise == Address("relay.example", 443)
+    assert config.clients.redirect == Address("2001:db8::1", 443)
     assert (config.tls.certificate, config.tls.key) == (Path("cert.pem"), Path("key.pem"))
     assert not config.tls.is_self_signed
     default = Config()
@@ -123,6 +132,7 @@ def test_every_key_can_be_written() -> None:
         ("quic.idle_timeout_s = inf", "must be a number greater than 0, at most 3600"),
         ("quic.idle_timeout_s = true", "= true: must be a number greater than 0"),
         ('quic.idle_timeout_s = "30"', '= "30": must be a number greater than 0'),
+        ("quicr.subscription_s = -1", "quicr.subscription_s = -1: must be a number from 0 to 3600"),
         ("quic.connection_limit = true", "= true: must be a whole number from 1 to 1000000"),
         ("quic.connection_limit = 1.0", "= 1.0: must be a whole number from 1 to 1000000"),
         ("quic.connection_limit = 0", "must be a whole number from 1 to 1000000"),
@@ -147,6 +157,23 @@ def test_every_key_can_be_written() -> None:
         ("peering.peers = [1]", 'must be a list like ["192.0.2.1:33434"]'),
         ('peering.peers = ["a:1", "b"]', 'address "b" needs a port'),
         ('peering.peers = ["a:0"]', 'address "a:0" cannot be dialled'),
+        (
+            "clients.advertise = 1",
+            'clients.advertise = 1: must be host:port in quotes, like "relay.example:33435"',
+        ),
+        ('clients.advertise = ""', 'clients.advertise = "": needs a port: host:port'),
+        (
+            'clients.advertise = "0.0.0.0:33435"',
+            'clients.advertise = "0.0.0.0:33435": cannot be dialled: give the host and the port',
+        ),
+        ('clients.redirect = "moqt://a:1"', "has a host that is neither a name nor an IP"),
+        ('clients.redirect = "a:0"', 'clients.redirect = "a:0": cannot be dialled: give the host'),
+        ('clients.redirect = "[::]:1"', "cannot be dialled: give the host and the port"),
+        ('clients.redirect = "[fe80::1%eth0]:1"', "cannot be dialled: give the host and the port"),
+        (
+            'clients.redirect = "127.0.0.1:33435"',
+            'clients.redirect = "127.0.0.1:33435": is this relay itself: name another, or leave it',
+        ),
         ("tls.certificate = true", "must be the path of a PEM file"),
         ('tls.certificate = ""', "must be the path of a PEM file"),
         ('tls.certificate = "c.pem"', '= "c.pem": needs its private key: set tls.key'),
@@ -270,6 +297,34 @@ def test_defaults_pass_their_own_checks() -> None:
         for section in Config.__struct_fields__
     }
     assert config_from_mapping(written, "defaults") == Config()
+
+
+@pytest.mark.parametrize(
+    ("listen", "contact", "told"),
+    [
+        ("127.0.0.1:0", "", "127.0.0.1:7"),
+        ("relay.example:1", "other.example", "relay.example:7"),
+        ("0.0.0.0:0", "", None),
+        ("[::]:1", "", None),
+        ("0.0.0.0:1", "relay.example", "relay.example:7"),
+        ("0.0.0.0:1", "relay.example:33434", "relay.example:7"),
+        ("0.0.0.0:1", "192.0.2.1", "192.0.2.1:7"),
+        ("[::]:1", "2001:db8::1", "[2001:db8::1]:7"),
+        ("[::]:1", "[2001:db8::1]:33434", "[2001:db8::1]:7"),
+        ("0.0.0.0:1", "0.0.0.0:33434", None),
+        ("0.0.0.0:1", "in the cellar", None),
+        ("0.0.0.0:1", "x" * 254, None),
+        ("[fe80::1%eth0]:1", "", None),
+    ],
+)
+def test_others_are_told_where_clients_connect_if_they_can_dial_it(
+    listen: str, contact: str, told: str | None
+) -> None:
+    values = {"clients.listen": listen, "node.contact": contact}
+    config = override(Config(), values, "test")
+    assert config.client_address(7) == (None if told is None else Address.parse(told))
+    named = override(config, {"clients.advertise": "front.example:443"}, "test")
+    assert named.client_address(7) == Address("front.example", 443)
 
 
 def test_a_peer_is_dialled_for_control_once() -> None:

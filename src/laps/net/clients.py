@@ -1,8 +1,8 @@
-"""Connections of clients: MoQT on raw QUIC and in WebTransport, on one port.
+"""Connections of clients: MoQT on raw QUIC and in WebTransport, and QUICR, on one port.
 
-The ALPN decides. `moqt-16` is draft 16; `moq-00` is draft 14, which names its version again in the
-setup; `h3` is HTTP/3, where the path may be any and the subprotocol takes the place of the ALPN: a
-session that names none speaks draft 14.
+The ALPN decides. `quicr-01` is QUICR; `moqt-16` is MoQT's draft 16; `moq-00` is draft 14, which
+names its version again in the setup; `h3` is HTTP/3, where the path may be any and the subprotocol
+takes the place of the ALPN: a session that names none speaks draft 14.
 """
 
 from __future__ import annotations
@@ -17,19 +17,22 @@ from laps.net.bidirectional import Bidirectional
 from laps.net.egress import Egress
 from laps.net.http3 import ErrorCode
 from laps.net.webtransport import HTTP3_ALPN, Accepted, accept_http3
-from laps.relay.clients import MoqtClient
+from laps.relay.moqt import MoqtClient
+from laps.relay.quicr import QuicrClient
 from laps.wire.moqt.codes import ResetCode, SessionCode
 from laps.wire.moqt.dialect import DRAFT14, DRAFT16
+from laps.wire.quicr.codes import ALPN as QUICR_ALPN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from laps.config import ClientsConfig, EgressConfig
+    from laps.config import ClientsConfig, Config, EgressConfig
     from laps.net.connection import Connection
     from laps.net.egress import EgressStream
     from laps.net.engine import Receiver
     from laps.net.transport import Transport
     from laps.net.webtransport import ConnectRequest, WebTransportSession
+    from laps.relay.clients import ClientLink
     from laps.relay.deliveries import Rank
     from laps.relay.edge import Edge
     from laps.wire.moqt.dialect import Dialect
@@ -43,9 +46,10 @@ ALPNS: Final = {14: "moq-00", 16: "moqt-16"}
 NO_SESSION: Final = int(ErrorCode.NO_ERROR)
 
 
-def alpns(config: ClientsConfig) -> list[str]:
+def alpns(config: Config) -> list[str]:
     """What a client may ask for, in the order of our preference."""
-    return [*(ALPNS[draft] for draft in config.drafts), HTTP3_ALPN]
+    quicr = [QUICR_ALPN] if config.quicr.enabled else []
+    return [*(ALPNS[draft] for draft in config.clients.drafts), HTTP3_ALPN, *quicr]
 
 
 class Clients:
@@ -79,7 +83,7 @@ class Clients:
         asyncio.get_running_loop().call_later(self._setup_s, self._set_up, connection)
 
     def _set_up(self, connection: ClientConnection) -> None:
-        if connection in self.connections and not connection.client.session.ready:
+        if connection in self.connections and not connection.client.ready:
             connection.close(SessionCode.CONTROL_MESSAGE_TIMEOUT, "no setup came in time")
 
     def remove(self, connection: ClientConnection) -> None:
@@ -94,10 +98,12 @@ class Clients:
 
     def accept(self, connection: Connection) -> Receiver:
         """A QUIC connection is there."""
+        if connection.alpn == QUICR_ALPN:
+            return ClientConnection(self, connection, lambda link: QuicrClient(self.edge, link))
         for draft in self._drafts:
             if connection.alpn == ALPNS[draft]:
                 dialect = DIALECTS[draft] if draft != 14 else None
-                return ClientConnection(self, connection, dialect, webtransport=False)
+                return self._moqt(connection, dialect, webtransport=False)
         server = accept_http3(connection, self._choose)
 
         def check() -> None:
@@ -116,14 +122,26 @@ class Clients:
         return Accepted(self._accept_in(None))
 
     def _accept_in(self, dialect: Dialect | None) -> Callable[[WebTransportSession], Receiver]:
-        return lambda session: ClientConnection(self, session, dialect, webtransport=True)
+        return lambda session: self._moqt(session, dialect, webtransport=True)
+
+    def _moqt(
+        self, transport: Transport, dialect: Dialect | None, *, webtransport: bool
+    ) -> ClientConnection:
+        return ClientConnection(
+            self,
+            transport,
+            lambda link: MoqtClient(self.edge, link, dialect, webtransport=webtransport),
+        )
 
 
 class ClientConnection:
     """A client's connection: its receiver, and a `relay.clients.ClientLink`."""
 
     def __init__(
-        self, clients: Clients, transport: Transport, dialect: Dialect | None, *, webtransport: bool
+        self,
+        clients: Clients,
+        transport: Transport,
+        client: Callable[[ClientLink], MoqtClient | QuicrClient],
     ) -> None:
         self.transport = transport
         self.too_large_datagrams = 0
@@ -136,8 +154,9 @@ class ClientConnection:
         self.egress.on_pressure = self._pressure
         self.wire = Bidirectional(transport, self.egress, self.close)
         self._room = clients.egress.pressure_bytes // 2
+        self._datagram_room = clients.egress.datagram_queue_bytes // 4
         self._clients = clients
-        self.client = MoqtClient(clients.edge, self, dialect, webtransport=webtransport)
+        self.client = client(self)
         transport.tick = self._tick
         clients.add(self)
 
@@ -159,6 +178,16 @@ class ClientConnection:
             return True
         self.transport.wake_below(0)
         return False
+
+    @property
+    def datagram_bytes(self) -> int:
+        """As `ClientLink`."""
+        return self.transport.datagram_limit_bytes
+
+    @property
+    def has_datagram_room(self) -> bool:
+        """As `ClientLink`; who waits for room is told when QUIC takes the next one."""
+        return self.egress.queued_datagram_bytes < self._datagram_room
 
     @property
     def pressed(self) -> bool:
@@ -228,15 +257,21 @@ class ClientConnection:
     def datagram(self, data: bytes) -> None:
         """As `Receiver`."""
         self.client.receive_datagram(data, monotonic())
+        if self._clients.edge.is_due:
+            self._clients.touched()
 
     def writable(self) -> None:
         """As `Receiver`."""
         self.egress.writable()
         self.client.writable(monotonic())
+        if self._clients.edge.is_due:
+            self._clients.touched()
 
     def closed(self, close: ConnectionClosed) -> None:
         """As `Receiver`."""
         self._clients.remove(self)
+        if not close.by_peer and close.code in self.client.violations:
+            self._clients.edge.counters.violations += 1
         level = (
             logging.INFO if close.by_peer or close.code == SessionCode.NO_ERROR else logging.WARNING
         )

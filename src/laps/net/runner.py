@@ -11,7 +11,6 @@ The relay never waits and never calls back; everything here runs on one event lo
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import random
 import socket
@@ -25,13 +24,16 @@ from laps.errors import CloseCode, ConnectNotReceived, LapsError
 from laps.infobase.nodes import SessionId
 from laps.net import tls
 from laps.net.clients import Clients, alpns
+from laps.net.discovery import Announcement, Announcer
 from laps.net.gauge import Gauge
 from laps.net.link import EXTENDED_ALPN, PEERING_ALPN, LinkEvents, QuicLink
 from laps.net.quic import Endpoint
+from laps.relay import failover
 from laps.relay.cache import CacheLimits
 from laps.relay.edge import Edge, EdgeSettings
 from laps.relay.extensions import ExtensionSettings, PeerLeaving
 from laps.relay.peers import PeerArrived
+from laps.relay.quicr import QuicrSettings
 from laps.relay.relay import Relay
 from laps.relay.roles import RULES, Role
 from laps.relay.settings import RelaySettings
@@ -113,7 +115,7 @@ class Runner:
             self.client_address = Address(*self._client_endpoint.address[:2])
         self._alarm: asyncio.TimerHandle | None = None
         self._stopping = False
-        self._gauge = Gauge(config.node)
+        self._gauge = Gauge(config.node, self._told_address())
         self._measuring = self._loop.call_later(MEASURE_S, self._measure)
         self._diallers: dict[int, Endpoint] = {}
         self._kept: dict[tuple[Address, PeerMode, int], asyncio.Task[None]] = {}
@@ -121,6 +123,9 @@ class Runner:
         self._renewal: asyncio.Task[None] | None = None
         if config.tls.is_self_signed:
             self._renewal = asyncio.ensure_future(self._renew())
+        self._announcer: Announcer | None = None
+        if config.discovery.enabled and self.client_address is not None:
+            self._announcer = Announcer(self._announcement(self.client_address))
 
     async def close(self) -> None:
         """Withdraw what we said, take leave of every peer, and free the ports."""
@@ -128,7 +133,8 @@ class Runner:
         tasks = [*self._kept.values(), *([self._renewal] if self._renewal else [])]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        unsaying = [self._announcer.close()] if self._announcer else []
+        await asyncio.gather(*tasks, *unsaying, return_exceptions=True)
         await self._drain()
         self._measuring.cancel()
         if self._alarm is not None:
@@ -138,8 +144,10 @@ class Runner:
 
     async def _drain(self) -> None:
         """Let clients, then peers, that take the hint move elsewhere before we are gone."""
+        self._gauge.leave()
+        self._tell_metrics()
         if self.edge.clients:
-            self.edge.drain(time.monotonic())
+            self.edge.drain(time.monotonic(), self._elsewhere())
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.config.clients.drain_s):
                     await self.clients.gone()
@@ -150,12 +158,34 @@ class Runner:
             async with asyncio.timeout(2 * self.config.relay.drain_s):
                 await self._alone.wait()
 
+    def _elsewhere(self) -> Address | None:
+        """Where our clients are sent when we stop."""
+        if (named := self.config.clients.redirect) is not None:
+            log.info("clients are sent to %s: clients.redirect names it", named)
+            return named
+        local = self.client_address is not None and self.client_address.is_loopback
+        chosen = failover.target(self.relay, self.config.node.region, local=local)
+        if chosen is None:
+            log.info("clients are sent nowhere: no other node is known that takes them and stays")
+            return None
+        log.info("clients are sent to %s", chosen)
+        return chosen.address
+
     def reload(self, config: Config) -> None:
         """Take a changed configuration: certificate and peers at once, the rest at a restart.
 
         A certificate that the relay made itself stays: there is nothing to read it from again.
         """
-        for section in ("node", "relay", "quic", "egress", "clients", "cache"):
+        for section in (
+            "node",
+            "relay",
+            "quic",
+            "egress",
+            "clients",
+            "quicr",
+            "cache",
+            "discovery",
+        ):
             if getattr(config, section) != getattr(self.config, section):
                 log.warning("[%s] has changed: restart the relay for it to count", section)
         if config.peering.listen != self.config.peering.listen:
@@ -168,7 +198,7 @@ class Runner:
 
     def _listen_for_clients(self) -> Endpoint:
         config = self.config
-        listen, names = config.clients.listen, alpns(config.clients)
+        listen, names = config.clients.listen, alpns(config)
         try:
             return Endpoint.listen(
                 listen.host, listen.port, config.quic, names, self.identity, self.clients.accept
@@ -198,12 +228,12 @@ class Runner:
 
     def _data(self, link: QuicLink, stream_id: int, data: bytes, fin: bool) -> None:
         self.relay.link_data(link, stream_id, data, fin, time.monotonic())
-        if not stream_id & 2 or self.relay.data.holding:
+        if not stream_id & 2 or self.relay.data.holding or self.edge.is_due:
             self._arm()
 
     def _datagram(self, link: QuicLink, data: bytes) -> None:
         self.relay.link_datagram(link, data, time.monotonic())
-        if self.relay.data.holding:
+        if self.relay.data.holding or self.edge.is_due:
             self._arm()
 
     def _reset(self, link: QuicLink, stream_id: int, code: int) -> None:
@@ -267,8 +297,11 @@ class Runner:
         self._arm()
 
     def _measure(self) -> None:
-        """Say how we are doing, to the peers that want to know."""
+        """Say how we are doing, to the peers that want to know, again and again."""
         self._measuring = self._loop.call_later(MEASURE_S, self._measure)
+        self._tell_metrics()
+
+    def _tell_metrics(self) -> None:
         metrics = self._gauge.read(self.relay, self._links.values())
         self.relay.extensions.measured(metrics, time.monotonic())
         self._arm()
@@ -284,6 +317,12 @@ class Runner:
         contact = node.contact or ("" if self.peer_address is None else where)
         return NodeInfo(node_id, RULES[role].node_type, contact, node.longitude, node.latitude, ())
 
+    def _told_address(self) -> Address | None:
+        """Where clients connect, as others are told."""
+        if self.client_address is None:
+            return None
+        return self.config.client_address(self.client_address.port)
+
     def _identity(self) -> tls.Identity:
         config = self.config.tls
         if config.certificate is not None and config.key is not None:
@@ -296,6 +335,16 @@ class Runner:
         for endpoint in (self._peering, self._client_endpoint):
             if endpoint is not None:
                 endpoint.show(self.identity)
+        if self._announcer is not None:
+            self._announcer.update(self.identity.fingerprint)
+
+    def _announcement(self, address: Address) -> Announcement:
+        config = self.config
+        names = tuple(alpns(config))
+        fingerprint = self.identity.fingerprint
+        return Announcement(
+            self.relay.id, config.node.type, address, names, config.node.region, fingerprint
+        )
 
     async def _renew(self) -> None:
         while True:
@@ -373,19 +422,19 @@ def _edge_settings(config: Config) -> EdgeSettings:
     clients = config.clients
     return EdgeSettings(
         session=MoqtLimits(requests=clients.requests),
+        quicr=QuicrSettings(
+            subscription_s=config.quicr.subscription_s,
+            streams=clients.requests,
+            datagrams=config.quicr.datagrams,
+        ),
         subscribe_wait_s=clients.subscribe_wait_s,
         grace_s=clients.drain_s,
-        goaway_uri=clients.goaway_uri,
     )
 
 
 def trust_of(peer: Address) -> tls.Trust:
     """Anyone on this machine, and elsewhere whom the system trusts."""
-    try:
-        local = ipaddress.ip_address(peer.host).is_loopback
-    except ValueError:
-        local = peer.host == "localhost"
-    return tls.Trust(anyone=local)
+    return tls.Trust(anyone=peer.is_loopback)
 
 
 def node_id_of_place(host: str, where: str) -> NodeId:
