@@ -34,13 +34,11 @@ ways = pytest.mark.parametrize(
 )
 
 
-def config(port: int = 0, *peers: Address, goaway_uri: str = "") -> Config:
+def config(port: int = 0, *peers: Address, redirect: Address | None = None) -> Config:
     return Config(
         peering=PeeringConfig(listen=ANY, peers=peers),
         relay=RelayConfig(drain_s=0.05, node_advertise_s=0.05),
-        clients=ClientsConfig(
-            listen=Address("127.0.0.1", port), drain_s=1.0, goaway_uri=goaway_uri
-        ),
+        clients=ClientsConfig(listen=Address("127.0.0.1", port), drain_s=1.0, redirect=redirect),
     )
 
 
@@ -318,7 +316,7 @@ async def test_leaving_the_loop_ends_the_subscription() -> None:
 
         await write(track, 1, 2)
         assert await first() == b"1"
-        await until(lambda: not any(client.deliveries for client in relay.edge.clients))
+        await until(lambda: not any(client.subscriptions for client in relay.edge.clients))
         assert await first() == b"1"  # and it can be subscribed to again
 
 
@@ -467,7 +465,7 @@ async def test_a_relay_may_be_started_again() -> None:
 async def test_a_relay_that_leaves_is_followed_without_a_gap(scheme: str, draft: int) -> None:
     async with relaying() as second:
         assert second.peer_address is not None
-        leaving = config(0, second.peer_address, goaway_uri=url_of(second, scheme))
+        leaving = config(0, second.peer_address, redirect=second.client_address)
         async with relaying(leaving) as first:
             await until(lambda: bool(first.relay.peers) and bool(second.relay.peers))
             async with two(first, scheme, drafts=(draft,)) as (here, there):

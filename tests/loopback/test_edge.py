@@ -291,7 +291,7 @@ async def test_a_client_reads_its_own_track_back() -> None:
 async def test_a_relay_that_stops_sends_its_clients_to_another() -> None:
     async with lab() as net:
         near = net.relay()
-        going = net.relay(near, clients__goaway_uri=f"moqt://{near.client_address}")
+        going = net.relay(near, clients__redirect=str(near.client_address))
         await until(lambda: bool(near.relay.peers))
         writer = await net.session(near)
         track = await writer.publish(ROOM, NAME, first_group=0)

@@ -320,7 +320,7 @@ class Meeting:
     async def __aenter__(self) -> Self:
         target = parse_url(URL)
         channel = await self.dial(target)
-        self.session = Session(self, target, channel, reconnect_s=self._reconnect_s)  # type: ignore[arg-type]
+        self.session = Session(self, target, channel, reconnect_s=self._reconnect_s)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -10,6 +10,8 @@
         async for obj in session.subscribe("demo/clock", "seconds"):
             print(obj.group, obj.id, obj.payload)
 
+`quicr://127.0.0.1:33435` speaks QUICR instead of MoQT, with the same methods.
+
 Errors are `laps.errors.LapsError`: ConfigError for what was written wrong, HandshakeFailed where no
 relay answers, RequestRefused where it says no, SessionClosed when it is gone.
 """
@@ -17,6 +19,10 @@ relay answers, RequestRefused where it says no, SessionClosed when it is gone.
 from laps.client.connect import Connecting, connect
 from laps.client.fetching import Fetching
 from laps.client.namespaces import Namespaces
+from laps.client.quicr.session import QuicrSession
+from laps.client.quicr.subscription import QuicrSubscription
+from laps.client.quicr.track import QuicrTrack
+from laps.client.quicr.wildcard import QuicrSubscriptions
 from laps.client.session import Session
 from laps.client.subgroup import Subgroup
 from laps.client.subscription import Subscription
@@ -36,6 +42,10 @@ __all__ = [
     "Namespaces",
     "Object",
     "ObjectStatus",
+    "QuicrSession",
+    "QuicrSubscription",
+    "QuicrSubscriptions",
+    "QuicrTrack",
     "RequestRefused",
     "Session",
     "SessionClosed",

@@ -29,7 +29,7 @@ class Buffer:
         "Somebody waits, and there is nothing to take."
         self.on_stuck: Callable[[], None] | None = None
         "Called when the bound is passed by what nobody can take yet."
-        self._pool: BufferPool | None = None
+        self._pools: tuple[BufferPool, ...] = ()
         self._full = False
 
     @property
@@ -59,8 +59,8 @@ class Buffer:
         """Somebody waits for something to take, or no longer."""
         if hungry != self.hungry:
             self.hungry = hungry
-            if self._pool is not None:
-                self._pool.changed()
+            for pool in self._pools:
+                pool.changed()
 
     @property
     def level(self) -> int:
@@ -69,18 +69,19 @@ class Buffer:
             return 0
         return 2 if self.is_far_over else 1
 
-    def attach(self, pool: BufferPool | None) -> None:
-        """Fill from this connection from now on, and from no other."""
-        if pool is not self._pool:
-            if self._pool is not None:
-                self._pool.discard(self)
-            self._pool = pool
-            if pool is not None:
+    def attach(self, *pools: BufferPool) -> None:
+        """Fill from these connections from now on, and from no others."""
+        before, self._pools = self._pools, pools
+        for pool in before:
+            if pool not in pools:
+                pool.discard(self)
+        for pool in pools:
+            if pool not in before:
                 pool.add(self)
 
     def _review(self) -> None:
-        if self._pool is not None:
-            self._pool.review()
+        for pool in self._pools:
+            pool.review()
 
 
 class BufferPool:

@@ -10,23 +10,16 @@ anew on the next one.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
+from laps.client.carrier import Carrier
 from laps.client.inbound import Inbound
 from laps.client.outbound import Outbound
-from laps.config import EgressConfig
-from laps.errors import (
-    ConnectionClosed,
-    LapsError,
-    RequestRefused,
-    SessionClosed,
-)
+from laps.errors import LapsError, RequestRefused
 from laps.net.bidirectional import Bidirectional
-from laps.net.egress import Egress
 from laps.sessions.moqt import MoqtSession
-from laps.wire.moqt.codes import RequestCode, ResetCode, SessionCode
+from laps.wire.moqt.codes import RequestCode, ResetCode
 from laps.wire.moqt.messages import (
     ClientSetup,
     Fetch,
@@ -53,7 +46,8 @@ from laps.wire.moqt.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import asyncio
+    from collections.abc import Callable, Iterable
 
     from laps.net.transport import Transport
     from laps.sessions.requests import Answer, Request
@@ -62,21 +56,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A publisher waits with the next object when this much waits to be sent; 60 ms at 125 Mbit/s.
-PRESSURE_BYTES: Final = 1024 * 1024
-
-# The same of datagrams, and of streams that have not begun: each takes memory beside its bytes.
-DATAGRAM_BYTES: Final = 64 * 1024
+# A publisher waits with the next object, too, while so many streams have not begun.
 STREAMS_WAITING: Final = 1000
 
-# Nothing of a publisher's is dropped: it waits instead, so the queue needs no bound of its own.
-UNBOUNDED: Final = 1 << 60
 
-# How often a sender looks whether all that it sent was acknowledged.
-ACKNOWLEDGED_POLL_S: Final = 0.01
-
-
-class Channel:
+class Channel(Carrier):
     """One session with a relay; the receiver of its connection."""
 
     def __init__(
@@ -88,11 +72,8 @@ class Channel:
         webtransport: bool = False,
     ) -> None:
         """`dialect` is what the ALPN named; None is draft 14."""
-        self.loop = asyncio.get_running_loop()
-        self.transport = transport
-        self.egress = Egress(
+        super().__init__(
             transport,
-            EgressConfig(queue_bytes=UNBOUNDED, pressure_bytes=PRESSURE_BYTES),
             expired_code=ResetCode.DELIVERY_TIMEOUT,
             full_code=ResetCode.INTERNAL_ERROR,
         )
@@ -109,18 +90,10 @@ class Channel:
         self.watches: list[Callable[[Namespace, bool], None]] = []
         "Told of namespaces that come and go."
         self.ready: asyncio.Future[None] = self.loop.create_future()
-        self.leaving: asyncio.Future[Goaway] = self.loop.create_future()
-        "Done when the relay has said GOAWAY."
-        self.superseded = asyncio.Event()
-        "Set when there is another channel to go to."
-        self.over: asyncio.Future[ConnectionClosed] = self.loop.create_future()
         self.streams_begun = 0
         "Streams of ours, of which some may wait to be opened."
         self._answers: dict[int, Callable[[Answer], None]] = {}
         self._asking: dict[int, asyncio.Future[Answer]] = {}
-        self._room: list[asyncio.Future[None]] = []
-        self._flushed: list[asyncio.Future[None]] = []
-        transport.tick = self._tick
 
     @property
     def dialect(self) -> Dialect:
@@ -128,20 +101,9 @@ class Channel:
         return self.session.dialect
 
     @property
-    def alive(self) -> bool:
-        """Whether the connection stands."""
-        return not self.over.done()
-
-    def why_closed(self) -> SessionClosed:
-        """Why nothing more can be asked."""
-        if self.over.done():
-            return SessionClosed(f"the session with the relay is over: {self.over.result()}")
-        return SessionClosed("the session with the relay is over")
-
-    def close(self, code: int = SessionCode.NO_ERROR, reason: str = "") -> None:
-        """End the session."""
-        if self.transport.established:
-            self.transport.close(code, reason)
+    def idle(self) -> bool:
+        """Whether nothing is open on it."""
+        return self.outbound.idle and not self.inbound.inflows
 
     # -- requests ----------------------------------------------------------------------------------
 
@@ -185,64 +147,14 @@ class Channel:
         """Nobody waits for the answer to a request any more."""
         self._answers.pop(request_id, None)
 
-    # -- sending -----------------------------------------------------------------------------------
-
     @property
     def has_room(self) -> bool:
         """Whether little enough waits to be sent."""
-        egress = self.egress
-        return (
-            not egress.pressed
-            and egress.queued_datagram_bytes < DATAGRAM_BYTES
-            and self.streams_begun - egress.counters.streams < STREAMS_WAITING
-        )
-
-    async def room(self) -> None:
-        """Wait until little enough waits to be sent."""
-        while self.alive and not self.has_room:
-            future: asyncio.Future[None] = self.loop.create_future()
-            self._room.append(future)
-            await future
-
-    async def flushed(self) -> None:
-        """Wait until all that was written has been sent once."""
-        if not self.alive:
-            raise self.why_closed()
-        future: asyncio.Future[None] = self.loop.create_future()
-
-        def done() -> None:
-            if not future.done():
-                future.set_result(None)
-
-        self._flushed.append(future)
-        self.egress.when_flushed(done)
-        try:
-            await future
-        finally:
-            self._flushed.remove(future)
-
-    @property
-    def quiet(self) -> bool:
-        """Whether all that was written has been acknowledged, as far as QUIC tells."""
-        transport = self.transport
-        return (
-            not self.egress.queued_bytes
-            and not transport.buffered_bytes
-            and not transport.stats().in_flight_bytes
-        )
-
-    async def acknowledged(self) -> None:
-        """Wait until the relay has all that was written."""
-        await self.flushed()
-        while self.alive:
-            if self.quiet:
-                return
-            # QUIC has no event for it: packets in flight are the only sign.
-            await asyncio.sleep(ACKNOWLEDGED_POLL_S)
-        raise self.why_closed()
+        waiting = self.streams_begun - self.egress.counters.streams
+        return super().has_room and waiting < STREAMS_WAITING
 
     def _tick(self, now: float) -> None:
-        self.egress.tick(now)
+        super()._tick(now)
         self.inbound.expire()
         self.outbound.tick()
 
@@ -275,31 +187,12 @@ class Channel:
         """As `Receiver`."""
         self.inbound.datagram(data)
 
-    def writable(self) -> None:
-        """As `Receiver`."""
-        self.egress.writable()
-        if self._room and self.has_room:
-            waiting, self._room = self._room, []
-            for future in waiting:
-                if not future.done():
-                    future.set_result(None)
+    def _unanswered(self) -> Iterable[asyncio.Future[Any]]:
+        return *self._asking.values(), self.ready
 
-    def closed(self, close: ConnectionClosed) -> None:
-        """As `Receiver`."""
-        if self.over.done():
-            return
-        self.over.set_result(close)
-        error = self.why_closed()
-        futures: list[asyncio.Future[Any]] = [*self._asking.values(), *self._flushed, self.ready]
-        for future in futures:
-            if not future.done():
-                future.set_exception(error)
+    def _lost(self) -> None:
         if not self.ready.cancelled():
             self.ready.exception()  # it may be that nobody has waited for it
-        for waiting in self._room:
-            if not waiting.done():
-                waiting.set_result(None)
-        self.leaving.cancel()
         self.inbound.closed()
         self.outbound.closed()
 
@@ -320,7 +213,7 @@ class Channel:
                     self.inbound.release(message.alias)
             case Goaway():
                 if not self.leaving.done():
-                    self.leaving.set_result(message)
+                    self.leaving.set_result(message.uri.decode("utf-8", "replace"))
             case PublishDone():
                 self.inbound.done(message)
             case NamespaceAdded(namespace):

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from laps.client.dialling import Dialler
+from laps.client.quicr.dialling import QuicrDialler
+from laps.client.quicr.session import QuicrSession
 from laps.client.session import Session
 from laps.client.urls import parse_url
 from laps.config import QuicConfig
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
+
+    from laps.client.carrier import C
+    from laps.client.lasting import Dials
 
 
 class Connecting:
@@ -35,15 +40,28 @@ class Connecting:
         self._session: Session | None = None
 
     async def _connect(self) -> Session:
+        if self._target.quicr:
+            # It has the methods of the other; what QUICR lacks says so when it is called.
+            return cast("Session", await self._connect_quicr())
         dialler = Dialler(
             self._drafts, insecure=self._insecure, fingerprint=self._fingerprint, quic=self._quic
         )
+        channel = await self._dial(dialler)
+        return Session(dialler, self._target, channel, reconnect_s=self._reconnect_s)
+
+    async def _connect_quicr(self) -> QuicrSession:
+        dialler = QuicrDialler(
+            insecure=self._insecure, fingerprint=self._fingerprint, quic=self._quic
+        )
+        channel = await self._dial(dialler)
+        return QuicrSession(dialler, self._target, channel, reconnect_s=self._reconnect_s)
+
+    async def _dial(self, dialler: Dials[C]) -> C:
         try:
-            channel = await dialler.dial(self._target)
+            return await dialler.dial(self._target)
         except BaseException:
             await dialler.close()
             raise
-        return Session(dialler, self._target, channel, reconnect_s=self._reconnect_s)
 
     def __await__(self) -> Generator[None, None, Session]:
         return self._connect().__await__()
@@ -71,11 +89,12 @@ def connect(
 
         async with laps.connect("moqt://127.0.0.1:33435") as session: ...
         async with laps.connect("https://relay.example/moq") as session: ...
+        async with laps.connect("quicr://relay.example:33435") as session: ...
 
-    `moqt` is MoQT on QUIC, `https` MoQT in WebTransport; the port is 443 where none is named. The
-    first of `drafts` that the relay speaks is taken. A relay on this machine is trusted; elsewhere
-    its certificate has to be signed by an authority that the system trusts, unless its SHA-256
-    `fingerprint` is given, or everybody is trusted with `insecure`.
+    `moqt` is MoQT on QUIC, `https` MoQT in WebTransport, and the first of `drafts` that the relay
+    speaks is taken; `quicr` is QUICR, whose session is a `QuicrSession`. A relay on this machine is
+    trusted; elsewhere its certificate has to be signed by an authority that the system trusts,
+    unless its SHA-256 `fingerprint` is given, or everybody is trusted with `insecure`.
 
     With `reconnect` a lost connection is dialled again, for `reconnect_s` at most, and a relay that
     leaves is followed to where it points: tracks and subscriptions go on where they were.

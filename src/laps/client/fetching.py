@@ -110,7 +110,7 @@ class Fetching(Reading):
         self._task.cancel()
         self._intake.finish()
         self._intake.clear()
-        self._intake.buffer.attach(None)
+        self._intake.buffer.attach()
 
     def _take(self, items: list[Object]) -> None:
         for item in items:

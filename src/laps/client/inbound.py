@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from laps.client.buffers import BufferPool
 from laps.client.inflows import FetchInflow, Inflow
 from laps.wire.buffer import Incomplete
 from laps.wire.moqt.codes import ResetCode
@@ -56,7 +55,7 @@ class Inbound:
         self.fetches: dict[int, FetchInflow] = {}
         self.dropped_aliases: set[int] = set()
         "Of subscriptions that are over: what still comes is not held for anybody."
-        self.pool = BufferPool(self._pause, lambda: channel.asking)
+        self.pool = channel.pool
         self.unknown_streams = 0
         "Streams that nobody has explained in time."
         self.unknown_datagrams = 0
@@ -291,14 +290,3 @@ class Inbound:
     def review(self) -> None:
         """Somebody waits for an answer, or no longer: read on, if that was what stopped it."""
         self.pool.changed()
-
-    def _pause(self, paused: bool) -> None:
-        if paused:
-            self.channel.transport.pause_reading()
-        else:
-            # It is read at once, and whoever is being called may not be done yet.
-            self.channel.loop.call_soon(self._resume)
-
-    def _resume(self) -> None:
-        if not self.pool.paused and self.channel.transport.established:
-            self.channel.transport.resume_reading()

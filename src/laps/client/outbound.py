@@ -301,7 +301,7 @@ class Outbound:
     def tick(self) -> None:
         """About once a second."""
         for outflow in self.outflows.values():
-            outflow.mark(outflow.track.history.sequence)
+            outflow.arrivals.mark(outflow.track.history.sequence)
 
     @property
     def idle(self) -> bool:

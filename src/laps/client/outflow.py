@@ -7,9 +7,9 @@ forwarded, each subgroup on a stream of its own.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from laps.client.arrivals import Arrivals
 from laps.errors import DatagramTooLarge
 from laps.types import Location
 from laps.wire.moqt.codes import ResetCode
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
 # A large object is written in pieces, so that what is more urgent can go between them.
 PIECE_BYTES: Final = 64 * 1024
-
-# What was sent this long before the relay was last heard of has arrived: a few round trips.
-SETTLED_S: Final = 1.0
 
 FIRST: Final = Location(0, 0)
 
@@ -74,8 +71,7 @@ class Outflow:
         self.streams = 0
         "How many have been opened."
         self._outs: dict[tuple[int, int], _Out] = {}
-        self._marks: list[tuple[float, int]] = []
-        "When all up to an object had been sent."
+        self.arrivals = Arrivals(channel)
 
     # -- what the relay decides --------------------------------------------------------------------
 
@@ -200,17 +196,3 @@ class Outflow:
         """Tell the relay that nothing more comes."""
         if self.channel.alive:
             self.channel.session.send(PublishDone(self.request_id, code, self.streams, reason))
-
-    # -- what has arrived --------------------------------------------------------------------------
-
-    def mark(self, sequence: int) -> None:
-        """Called from time to time: note what has been sent."""
-        if not self.channel.egress.queued_bytes and not self.channel.transport.buffered_bytes:
-            self._marks.append((monotonic(), sequence))
-            del self._marks[:-4]
-
-    @property
-    def delivered(self) -> int:
-        """Up to which object all has arrived: QUIC would have found out within `SETTLED_S`."""
-        heard = self.channel.transport.last_heard - SETTLED_S
-        return max((sequence for at, sequence in self._marks if at <= heard), default=0)

@@ -1,20 +1,18 @@
-"""A session with a relay, as an application holds it: it outlives the connections it is made of."""
+"""A session with a relay that speaks MoQT, as an application holds it."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import random
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
+from laps.client.channel import Channel
 from laps.client.fetching import Fetching
+from laps.client.lasting import LastingSession
 from laps.client.names import namespace_of, show_track, track_of
 from laps.client.namespaces import Namespaces
 from laps.client.subscription import Subscription
 from laps.client.track import Track
-from laps.client.urls import parse_url
 from laps.client.values import TrackInfo
-from laps.errors import ConfigError, LapsError, SessionClosed
+from laps.errors import LapsError
 from laps.types import Location
 from laps.wire.buffer import VARINT_MAX
 from laps.wire.moqt.messages import (
@@ -28,49 +26,22 @@ from laps.wire.moqt.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from laps.client.channel import Channel
-    from laps.client.dialling import Dialler
+    from laps.client.lasting import Dials
     from laps.client.names import NamespaceLike
     from laps.client.subscription import Start
     from laps.client.urls import Target
-    from laps.wire.moqt.messages import Goaway, KeyValue
-
-log = logging.getLogger(__name__)
+    from laps.wire.moqt.messages import KeyValue
 
 MIB: Final = 1024 * 1024
 
-# The first redial comes soon, later ones less often.
-REDIAL_FIRST_S: Final = 0.1
-REDIAL_MOST_S: Final = 5.0
 
-# A relay that sends us away again within this time is left less quickly.
-MOVE_S: Final = 1.0
-
-# What is left on a relay that we have left may take this long.
-RETIRE_S: Final = 30.0
-
-
-class Session:
+class Session(LastingSession[Channel]):
     """A session with a relay; `laps.connect` makes it."""
 
     def __init__(
-        self, dialler: Dialler, target: Target, channel: Channel, *, reconnect_s: float
+        self, dialler: Dials[Channel], target: Target, channel: Channel, *, reconnect_s: float
     ) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.url = target.url
-        self._dialler = dialler
-        self._target = target
-        self._reconnect_s = reconnect_s
-        self._channel: Channel | None = channel
-        self._arrived = asyncio.Event()
-        self._arrived.set()
-        self._error: SessionClosed | None = None
-        self._tracks: list[Track] = []
-        self._readers: set[Subscription | Namespaces] = set()
-        self._retiring: set[asyncio.Task[None]] = set()
-        self._moved_at = -MOVE_S
-        self._hurried = 0
-        self._keeper = asyncio.ensure_future(self._keep(channel))
+        super().__init__(dialler, target, channel, reconnect_s)
 
     # -- publishing --------------------------------------------------------------------------------
 
@@ -110,8 +81,7 @@ class Session:
         the relay wants it: `Track.wait_wanted`.
         """
         full_name = track_of(namespace, name)
-        if any(track.full_name == full_name for track in self._tracks):
-            raise ConfigError(f"{show_track(full_name)} is published by this session already")
+        self._check_new(full_name)
         properties = TrackProperties(
             delivery_timeout_ms=_milliseconds(delivery_timeout_s),
             max_cache_ms=_milliseconds(cache_s),
@@ -131,9 +101,7 @@ class Session:
             history_bytes=history_bytes,
             on_new_group=on_new_group,
         )
-        channel = await self.channel()
-        self._tracks.append(track)
-        track.attach(channel)
+        await self._publish(track)
         return track
 
     # -- reading -----------------------------------------------------------------------------------
@@ -233,148 +201,10 @@ class Session:
         """The draft of MoQT that is spoken with the relay now; 0 while there is none."""
         return 0 if self._channel is None else self._channel.dialect.draft
 
-    @property
-    def connected(self) -> bool:
-        """Whether there is a relay at the other end now."""
-        return self._channel is not None and self._channel.alive
-
-    @property
-    def may_return(self) -> bool:
-        """Whether a lost connection is dialled again."""
-        return self._error is None and self._reconnect_s > 0
-
-    async def channel(self) -> Channel:
-        """The connection that is in use, or the next one; SessionClosed if none will be."""
-        while True:
-            if self._error is not None:
-                raise self._error
-            channel = self._channel
-            if channel is not None and channel.alive:
-                return channel
-            self._arrived.clear()
-            await self._arrived.wait()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        await self.close(end_tracks=kind is None)
-
-    async def close(self, *, end_tracks: bool = True) -> None:
-        """End the session; tracks are ended first, so that subscribers have all of them."""
-        try:
-            if end_tracks:
-                for track in list(self._tracks):
-                    if not track.failed:
-                        await track.end()
-        finally:
-            self._keeper.cancel()
-            self._finish(SessionClosed("the session was closed"))
-            for task in self._retiring:
-                task.cancel()
-            if self._channel is not None:
-                self._channel.close()
-            await self._dialler.close()
-
-    def dropped(self, member: Track | Subscription | Namespaces) -> None:
-        """Something is over."""
-        if isinstance(member, Track):
-            if member in self._tracks:
-                self._tracks.remove(member)
-        else:
-            self._readers.discard(member)
-
-    def _finish(self, error: SessionClosed) -> None:
-        if self._error is None:
-            self._error = error
-            self._arrived.set()
-            for track in list(self._tracks):
-                track.fail(error)
-
-    # -- keeping it --------------------------------------------------------------------------------
-
-    async def _keep(self, channel: Channel) -> None:
-        """Have a channel, and another one when it is over or its relay leaves."""
-        try:
-            while True:
-                goaway = await self._wait(channel)
-                if goaway is not None and self._reconnect_s > 0:
-                    channel = await self._move(channel, goaway)
-                    continue
-                await asyncio.shield(channel.over)
-                why = channel.why_closed()
-                if self._reconnect_s <= 0:
-                    raise why
-                log.info("%s; dialling again", why)
-                self._channel = None
-                channel = await self._redial(why)
-                self._adopt(channel)
-        except SessionClosed as error:
-            self._finish(error)
-        except LapsError as error:
-            self._finish(SessionClosed(str(error)))
-
-    async def _wait(self, channel: Channel) -> Goaway | None:
-        """The relay's word that it leaves; None if the channel is over without it."""
-        await asyncio.wait((channel.leaving, channel.over), return_when=asyncio.FIRST_COMPLETED)
-        if channel.leaving.done() and not channel.leaving.cancelled():
-            return channel.leaving.result()
-        return None
-
-    async def _move(self, old: Channel, goaway: Goaway) -> Channel:
-        """To where the relay sends us; the old channel serves meanwhile."""
-        if goaway.uri:
-            self._target = parse_url(goaway.uri.decode("utf-8", "replace"))
-        log.info("the relay leaves; dialling %s", self._target.url)
-        # One that says so to whoever comes is about to stop: it is given time to.
-        self._hurried = self._hurried + 1 if self.loop.time() < self._moved_at + MOVE_S else 0
-        if self._hurried:
-            wait = min(REDIAL_FIRST_S * 2**self._hurried, MOVE_S)
-            await asyncio.wait((old.over,), timeout=wait)
-        new = await self._redial(None)
-        self._moved_at = self.loop.time()
-        self._adopt(new)
-        old.superseded.set()
-        task = asyncio.ensure_future(self._retire(old))
-        self._retiring.add(task)
-        task.add_done_callback(self._retiring.discard)
-        return new
-
-    async def _retire(self, channel: Channel) -> None:
-        """Close a channel that has been left when nothing is open on it."""
-        deadline = self.loop.time() + RETIRE_S
-        while channel.alive and self.loop.time() < deadline:
-            # What is open there is known to a dozen objects; none of them waits for this.
-            await asyncio.sleep(0.05)
-            if channel.outbound.idle and not channel.inbound.inflows:
-                await channel.acknowledged()
-                break
-        channel.close()
-
-    def _adopt(self, channel: Channel) -> None:
-        self._channel = channel
-        for track in list(self._tracks):
-            track.attach(channel)
-        self._arrived.set()
-
-    async def _redial(self, why: SessionClosed | None) -> Channel:
-        """Dial until there is an answer, or for as long as was said."""
-        deadline = self.loop.time() + self._reconnect_s
-        wait = REDIAL_FIRST_S
-        while True:
-            try:
-                return await self._dialler.dial(self._target)
-            except LapsError as error:
-                problem = error
-            left = deadline - self.loop.time()
-            if left <= 0:
-                lost = f"{why}; " if why is not None else ""
-                raise SessionClosed(
-                    f"{lost}no relay was found for {self._reconnect_s:g} s: {problem}"
-                )
-            log.info("%s; dialling again", problem)
-            await asyncio.sleep(min(left, wait * (0.5 + random.random() / 2)))  # noqa: S311
-            wait = min(2 * wait, REDIAL_MOST_S)
+    async def _follow(self, old: Channel, target: Target) -> Channel:
+        """A relay that leaves has said where to go: there is no other place."""
+        self._target = target
+        return await self._redial(None)
 
 
 def _milliseconds(seconds: float | None) -> int | None:

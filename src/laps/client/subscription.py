@@ -18,16 +18,14 @@ import logging
 from typing import TYPE_CHECKING, Final, Literal
 
 from laps.client.fetching import ATTEMPTS, FetchRun
-from laps.client.intake import Intake, Reading
+from laps.client.following import Following
 from laps.client.lane import Ended, Lane, Lost, Overrun
 from laps.client.names import show_track
-from laps.client.seen import Seen, Verdict
 from laps.client.values import TrackInfo
 from laps.errors import RequestRefused, SessionClosed
 from laps.types import Location
 from laps.wire.buffer import VARINT_MAX
 from laps.wire.moqt.codes import DoneCode, RequestCode
-from laps.wire.moqt.data import ObjectStatus
 from laps.wire.moqt.messages import (
     Fetch,
     FetchOk,
@@ -40,9 +38,6 @@ from laps.wire.moqt.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from laps.client.buffers import Buffer
     from laps.client.channel import Channel
     from laps.client.lane import Outcome
     from laps.client.session import Session
@@ -66,7 +61,7 @@ _AGAIN: Final = (DoneCode.GOING_AWAY, DoneCode.EXPIRED)
 _NOTHING: Final = (RequestCode.INVALID_RANGE, RequestCode.DOES_NOT_EXIST)
 
 
-class Subscription(Reading):
+class Subscription(Following):
     """The objects of a track, as `Session.subscribe` returns them: an asynchronous iterator.
 
     It ends with the track. To end it sooner, leave the loop, or `close` it.
@@ -85,18 +80,11 @@ class Subscription(Reading):
         buffer_bytes: int,
         markers: bool,
     ) -> None:
-        self.track = track
-        self._session = session
         self._start = Location(*start) if isinstance(start, tuple) else start
         self._ordered = ordered
         self._patience = patience_s
         self._wait = wait
         self._priority = priority
-        self._markers = markers
-        self._minimum = self._start if isinstance(self._start, Location) else Location(0, 0)
-        self._intake = Intake(buffer_bytes, finite=False)
-        self._intake.buffer.on_stuck = self._stuck
-        self._seen = Seen()
         self._begun = False
         self._over = False
         "The track has ended, and the relay has given all that it had of it."
@@ -107,66 +95,16 @@ class Subscription(Reading):
         self._lane: Lane | None = None
         self._next_lane: Lane | None = None
         "One that is being prepared."
-        self._established: asyncio.Future[TrackInfo] = session.loop.create_future()
-        self._task = asyncio.ensure_future(self._drive())
+        minimum = self._start if isinstance(self._start, Location) else Location(0, 0)
+        super().__init__(session, track, minimum, buffer_bytes=buffer_bytes, markers=markers)
 
-    # -- what an application calls -----------------------------------------------------------------
+    # -- objects -----------------------------------------------------------------------------------
 
-    async def established(self) -> TrackInfo:
-        """Wait until the relay has accepted it; what the relay says of the track."""
-        return await asyncio.shield(self._established)
-
-    def close(self) -> None:
-        """Stop, and tell the relay."""
-        self._task.cancel()
-        self._end(None)
-        self._intake.clear()
-
-    def _end(self, error: Exception | None) -> None:
+    def _leave(self) -> None:
         for lane in (self._lane, self._next_lane):
             if lane is not None:
                 lane.close()
         self._lane = self._next_lane = None
-        self._intake.finish(error)
-        self._intake.buffer.attach(None)
-        if not self._established.done():
-            if error is None:
-                self._established.cancel()
-            else:
-                self._established.set_exception(error)
-                self._established.exception()  # it may be that nobody waits for it
-        self._session.dropped(self)
-
-    # -- objects -----------------------------------------------------------------------------------
-
-    @property
-    def buffer(self) -> Buffer:
-        """As `lane.Consumer`."""
-        return self._intake.buffer
-
-    def deliver(self, items: Iterable[Object]) -> None:
-        """As `lane.Consumer`: those that are new go to the application."""
-        fresh: list[Object] = []
-        dropped = 0
-        for item in items:
-            if self._is_wanted(item):
-                fresh.append(item)
-            else:
-                dropped += item.cost
-        if dropped:
-            self._intake.buffer.take(dropped)
-        if fresh:
-            self._intake.push(fresh)
-
-    def _is_wanted(self, item: Object) -> bool:
-        if item.location < self._minimum:
-            return False
-        verdict = self._seen.add(item.group, item.id, item.payload)
-        if verdict is Verdict.ANOTHER:
-            log.info("%s begins anew at group %d", show_track(self.track), item.group)
-            self._seen.start(item.location)
-            verdict = self._seen.add(item.group, item.id, item.payload)
-        return verdict is Verdict.NEW and (self._markers or item.status is ObjectStatus.NORMAL)
 
     def _fetched(self, items: list[Object]) -> None:
         self._intake.buffer.put(sum(item.cost for item in items))
@@ -175,7 +113,6 @@ class Subscription(Reading):
             self._resume = Location(items[-1].group, items[-1].id + 1)
 
     def _stuck(self) -> None:
-        """The application waits, and what there is has to wait for something else."""
         lane = self._next_lane or self._lane
         if lane is None or not self._intake.buffer.is_far_over:
             return
@@ -186,18 +123,7 @@ class Subscription(Reading):
 
     # -- from channel to channel -------------------------------------------------------------------
 
-    async def _drive(self) -> None:
-        try:
-            while not await self._follow():
-                pass
-            self._end(None)
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
-            self._end(error)
-
     async def _follow(self) -> bool:
-        """Live on the session's channel until that is over; True if the track is."""
         preparing = asyncio.ensure_future(self._prepare())
         old = self._lane
         try:
@@ -239,11 +165,7 @@ class Subscription(Reading):
         return None
 
     async def _outcome(self, lane: Lane) -> Outcome | None:
-        superseded = asyncio.ensure_future(lane.channel.superseded.wait())
-        try:
-            await asyncio.wait((lane.outcome, superseded), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            superseded.cancel()
+        await lane.channel.until(lane.outcome)
         return lane.outcome.result() if lane.outcome.done() else None
 
     def _judge(self, outcome: Outcome) -> bool:

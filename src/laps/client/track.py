@@ -4,41 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from time import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from laps.client.history import Entry, History
-from laps.client.names import show_track
+from laps.client.channel import Channel
+from laps.client.history import Entry
+from laps.client.publication import ANSWER_S, Publication, group_of_now
 from laps.client.subgroup import Subgroup
-from laps.errors import LapsError, LocalProtocolError, SessionClosed
+from laps.errors import LocalProtocolError
 from laps.wire.moqt.codes import DoneCode
 from laps.wire.moqt.data import ObjectStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from laps.client.channel import Channel
     from laps.client.outflow import Outflow
     from laps.client.session import Session
     from laps.types import Location, TrackName
     from laps.wire.moqt.messages import KeyValue, TrackProperties
 
-# A publisher that never has to wait lets others have their turn after so many objects.
-OBJECTS_PER_TURN: Final = 64
 
-# At the end of a track its relay is given this long to say whether it wants it at all.
-ANSWER_S: Final = 5.0
-
-
-def group_of_now() -> int:
-    """A first group: milliseconds since 1970, so that it is larger in every later run.
-
-    A run that makes fewer than a thousand groups a second ends below where the next one begins.
-    """
-    return int(time() * 1000)
-
-
-class Track:
+class Track(Publication[Channel]):
     """A track that you publish; `Session.publish` makes it."""
 
     def __init__(
@@ -54,17 +39,14 @@ class Track:
         history_bytes: int,
         on_new_group: Callable[[int], None] | None,
     ) -> None:
-        self.full_name = name
+        super().__init__(session, name, history_bytes)
         self.properties = properties
         self.priority = priority
-        self.history = History(history_bytes)
-        self.ended = False
         self.flows: list[Outflow] = []
         "The subscriptions of relays to it; two at most, while one relay is left for another."
         self.open_subgroups: dict[tuple[int, int], Subgroup] = {}
         self.new_group_wanted = False
         "A subscriber asks for a new group; it is reset when one begins."
-        self._session = session
         self._push = push
         self._forward = forward
         self._next_group = group_of_now() if first_group is None else first_group
@@ -73,10 +55,7 @@ class Track:
         self._datagram_id = 0
         self._delivered = 0
         "Up to which object relays have all of it."
-        self._failure: Exception | None = None
         self._on_new_group = on_new_group
-        self._changed = asyncio.Event()
-        self._written = 0
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -171,30 +150,11 @@ class Track:
         """How long an object may wait to be sent; 0: for ever."""
         return (self.properties.delivery_timeout_ms or 0) * 1000
 
-    async def room(self) -> None:
-        """Wait until another object may be written."""
-        self._check()
-        self._written += 1
-        if self._written % OBJECTS_PER_TURN == 0:
-            await asyncio.sleep(0)
-            self._check()
-        if not self._session.connected:
-            await self._session.channel()
+    async def _flows_have_room(self) -> None:
         for flow in list(self.flows):
             if not flow.channel.has_room:
                 await flow.channel.room()
                 self._check()
-
-    def _check(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-        if self.ended:
-            raise LapsError(f"{show_track(self.full_name)} has ended: nothing can be written to it")
-
-    @property
-    def failed(self) -> bool:
-        """Whether the relay has refused it, or is gone for good: every call says why."""
-        return self._failure is not None
 
     # -- who wants it ------------------------------------------------------------------------------
 
@@ -202,19 +162,6 @@ class Track:
     def wanted(self) -> bool:
         """Whether a relay wants objects now."""
         return any(flow.forward and flow.answered for flow in self.flows)
-
-    async def wait_wanted(self) -> None:
-        """Wait until a relay wants objects: with `forward=False`, for the first subscriber."""
-        while not self.wanted:
-            self._check()
-            await self._session.channel()
-            self._changed.clear()
-            if not self.wanted:
-                await self._changed.wait()
-
-    def changed(self) -> None:
-        """A relay has changed its mind."""
-        self._changed.set()
 
     def flows_changed(self) -> None:
         """A stream has ended: relays that are being left may be left now."""
@@ -230,11 +177,6 @@ class Track:
         self.new_group_wanted = True
         if self._on_new_group is not None:
             self._on_new_group(value)
-
-    def fail(self, error: Exception) -> None:
-        """The relay does not want the track: the next write says why."""
-        self._failure = self._failure or error
-        self._changed.set()
 
     # -- from channel to channel -------------------------------------------------------------------
 
@@ -269,7 +211,7 @@ class Track:
 
     def lost(self, flow: Outflow) -> None:
         """The connection to a relay is over."""
-        self._delivered = max(self._delivered, flow.delivered)
+        self._delivered = max(self._delivered, flow.arrivals.delivered)
         self._changed.set()
 
     def _leave(self, flow: Outflow) -> None:
@@ -282,27 +224,6 @@ class Track:
         flow.channel.egress.when_flushed(leave)
 
     # -- the end -----------------------------------------------------------------------------------
-
-    async def end(self) -> None:
-        """End the track, and wait until the relay has all of it."""
-        if self.ended:
-            return
-        self._check()
-        await self.room()
-        self._mark_end()
-        self.ended = True
-        try:
-            while True:
-                channel = await self._session.channel()
-                try:
-                    await self._end_on(channel)
-                    return
-                except SessionClosed:
-                    if not self._session.may_return:
-                        raise
-        finally:
-            self._session.dropped(self)
-            self.history.clear()
 
     def _mark_end(self) -> None:
         if self.history.largest is not None:

@@ -2,8 +2,9 @@
 
     moqt://HOST[:PORT][/PATH]       MoQT on QUIC
     https://HOST[:PORT][/PATH]      MoQT in WebTransport
+    quicr://HOST[:PORT]             QUICR
 
-The port is 443 where none is named, as the drafts have it.
+Where no port is named it is 443 for MoQT, as the drafts have it, and the relay's own for QUICR.
 """
 
 from __future__ import annotations
@@ -16,8 +17,12 @@ from urllib.parse import urlsplit
 from laps.errors import ConfigError, quote
 from laps.net.tls import Trust
 
-DEFAULT_PORT: Final = 443
-EXAMPLES: Final = "write it like moqt://relay.example:33435 or https://relay.example:33435/moq"
+# What each scheme stands for, and the port where none is named.
+DEFAULT_PORTS: Final = {"moqt": 443, "https": 443, "quicr": 33435}
+EXAMPLES: Final = (
+    "write it like moqt://relay.example:33435, https://relay.example:33435/moq "
+    "or quicr://relay.example:33435"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,17 @@ class Target:
     "With the query; empty if the URL has none."
     authority: str
     "Host and port as they were written."
-    webtransport: bool
+    scheme: str
+
+    @property
+    def webtransport(self) -> bool:
+        """Whether it is MoQT in WebTransport."""
+        return self.scheme == "https"
+
+    @property
+    def quicr(self) -> bool:
+        """Whether it is QUICR."""
+        return self.scheme == "quicr"
 
     @property
     def is_local(self) -> bool:
@@ -49,7 +64,7 @@ def parse_url(url: str) -> Target:
         port = parts.port
     except ValueError as error:
         raise ConfigError(f"URL {quote(url)}: {error}: {EXAMPLES}") from None
-    if parts.scheme not in ("moqt", "https"):
+    if parts.scheme not in DEFAULT_PORTS:
         problem = f"scheme {quote(parts.scheme)} is not known" if parts.scheme else "has no scheme"
         raise ConfigError(f"URL {quote(url)}: {problem}: {EXAMPLES}")
     if not parts.hostname:
@@ -59,13 +74,15 @@ def parse_url(url: str) -> Target:
     if port == 0:
         raise ConfigError(f"URL {quote(url)}: port 0 cannot be dialled: give the relay's port")
     path = parts.path + (f"?{parts.query}" if parts.query else "")
+    if parts.scheme == "quicr" and path not in ("", "/"):
+        raise ConfigError(f"URL {quote(url)}: has a path, and QUICR has none: {EXAMPLES}")
     return Target(
         url,
         parts.hostname,
-        DEFAULT_PORT if port is None else port,
+        DEFAULT_PORTS[parts.scheme] if port is None else port,
         path,
         parts.netloc,
-        parts.scheme == "https",
+        parts.scheme,
     )
 
 

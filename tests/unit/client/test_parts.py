@@ -11,9 +11,9 @@ from laps import client
 from laps.client.buffers import MORE_BYTES, Buffer, BufferPool
 from laps.client.history import ENTRY_BYTES, Entry, History
 from laps.client.names import namespace_of, show_track, track_of
+from laps.client.publication import group_of_now
 from laps.client.seen import GROUPS, Ids, Seen, Verdict
 from laps.client.sequencer import Sequencer
-from laps.client.track import group_of_now
 from laps.client.urls import parse_url, trust_for
 from laps.client.values import Object
 from laps.errors import ConfigError, InvalidText
@@ -292,7 +292,7 @@ def test_a_full_buffer_stops_reading_unless_somebody_waits() -> None:
     live.wait(True)  # nobody else can make room
     live.wait(False)
     assert paused[-3:] == [True, False, True]
-    live.attach(None)
+    live.attach()
     assert paused[-2:] == [True, False]
 
 

@@ -1,0 +1,125 @@
+"""The objects of a track as an application reads them, from one channel after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from laps.client.intake import Intake, Reading
+from laps.client.names import show_track
+from laps.client.seen import Seen, Verdict
+from laps.wire.moqt.data import ObjectStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from laps.client.buffers import Buffer
+    from laps.client.lasting import LastingSession
+    from laps.client.values import Object, TrackInfo
+    from laps.types import Location, TrackName
+
+log = logging.getLogger(__name__)
+
+
+class Following(Reading):
+    """What the subscriptions of all protocols share: each object is given once, until the end."""
+
+    def __init__(
+        self,
+        session: LastingSession[Any],
+        track: TrackName,
+        minimum: Location,
+        *,
+        buffer_bytes: int,
+        markers: bool,
+    ) -> None:
+        """Objects ahead of `minimum` are not wanted."""
+        self.track = track
+        self._session = session
+        self._minimum = minimum
+        self._markers = markers
+        self._intake = Intake(buffer_bytes, finite=False)
+        self._intake.buffer.on_stuck = self._stuck
+        self._seen = Seen()
+        self._established: asyncio.Future[TrackInfo] = session.loop.create_future()
+        self._task = asyncio.ensure_future(self._drive())
+
+    # -- what an application calls -----------------------------------------------------------------
+
+    async def established(self) -> TrackInfo:
+        """Wait until the relay has accepted it; what the relay says of the track."""
+        return await asyncio.shield(self._established)
+
+    def close(self) -> None:
+        """Stop, and tell the relay."""
+        self._task.cancel()
+        self._end(None)
+        self._intake.clear()
+
+    def _end(self, error: Exception | None) -> None:
+        self._leave()
+        self._intake.finish(error)
+        self._intake.buffer.attach()
+        if not self._established.done():
+            if error is None:
+                self._established.cancel()
+            else:
+                self._established.set_exception(error)
+                self._established.exception()  # it may be that nobody waits for it
+        self._session.dropped(self)
+
+    def _leave(self) -> None:
+        """Nothing more is wanted from any channel."""
+        raise NotImplementedError
+
+    # -- objects -----------------------------------------------------------------------------------
+
+    @property
+    def buffer(self) -> Buffer:
+        """Where all that waits for the application is counted."""
+        return self._intake.buffer
+
+    def deliver(self, items: Iterable[Object]) -> None:
+        """Those that are new go to the application; their cost is counted already."""
+        fresh: list[Object] = []
+        dropped = 0
+        for item in items:
+            if self._is_wanted(item):
+                fresh.append(item)
+            else:
+                dropped += item.cost
+        if dropped:
+            self._intake.buffer.take(dropped)
+        if fresh:
+            self._intake.push(fresh)
+
+    def _is_wanted(self, item: Object) -> bool:
+        if item.location < self._minimum:
+            return False
+        verdict = self._seen.add(item.group, item.id, item.payload)
+        if verdict is Verdict.ANOTHER:
+            log.info("%s begins anew at group %d", show_track(self.track), item.group)
+            self._seen.start(item.location)
+            verdict = self._seen.add(item.group, item.id, item.payload)
+        return verdict is Verdict.NEW and (self._markers or item.status is ObjectStatus.NORMAL)
+
+    def _stuck(self) -> None:
+        """The application waits, and what there is has to wait for something else."""
+        raise NotImplementedError
+
+    # -- from channel to channel -------------------------------------------------------------------
+
+    async def _drive(self) -> None:
+        try:
+            while not await self._follow():
+                pass
+            self._end(None)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            self._end(error)
+
+    async def _follow(self) -> bool:
+        """Live on the session's channel until that is over; True if the track is."""
+        raise NotImplementedError

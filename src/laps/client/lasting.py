@@ -1,0 +1,236 @@
+"""A session that outlives the connections it is made of, whatever is spoken on them.
+
+It has a channel, dials again when that is lost, and goes where a relay that leaves points: the new
+channel is made first, tracks and subscriptions move to it, and then the old one is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self
+
+from laps.client.carrier import C, C_co
+from laps.client.names import show_track
+from laps.client.urls import parse_url
+from laps.errors import ConfigError, LapsError, SessionClosed
+
+if TYPE_CHECKING:
+    from laps.client.publication import Publication
+    from laps.client.urls import Target
+    from laps.types import TrackName
+
+log = logging.getLogger(__name__)
+
+# The first redial comes soon, later ones less often.
+REDIAL_FIRST_S: Final = 0.1
+REDIAL_MOST_S: Final = 5.0
+
+# A relay that sends us away again within this time is left less quickly.
+MOVE_S: Final = 1.0
+
+# What is left on a relay that we have left may take this long.
+RETIRE_S: Final = 30.0
+
+
+class Dials(Protocol[C_co]):
+    """Who makes channels."""
+
+    async def dial(self, target: Target) -> C_co:
+        """A channel that can be used."""
+
+    async def close(self) -> None:
+        """End all channels, and free the ports."""
+
+
+class LastingSession(Generic[C]):
+    """What the sessions of all protocols share."""
+
+    def __init__(self, dialler: Dials[C], target: Target, channel: C, reconnect_s: float) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.url = target.url
+        self._dialler = dialler
+        self._target = target
+        self._reconnect_s = reconnect_s
+        self._channel: C | None = channel
+        self._arrived = asyncio.Event()
+        self._arrived.set()
+        self._error: SessionClosed | None = None
+        self._tracks: list[Publication[C]] = []
+        self._readers: set[object] = set()
+        self._retiring: set[asyncio.Task[None]] = set()
+        self._moved_at = -MOVE_S
+        self._hurried = 0
+        self._keeper = asyncio.ensure_future(self._keep(channel))
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a relay at the other end now."""
+        return self._channel is not None and self._channel.alive
+
+    @property
+    def may_return(self) -> bool:
+        """Whether a lost connection is dialled again."""
+        return self._error is None and self._reconnect_s > 0
+
+    async def channel(self) -> C:
+        """The connection that is in use, or the next one; SessionClosed if none will be."""
+        while True:
+            if self._error is not None:
+                raise self._error
+            channel = self._channel
+            if channel is not None and channel.alive:
+                return channel
+            self._arrived.clear()
+            await self._arrived.wait()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        await self.close(end_tracks=kind is None)
+
+    async def close(self, *, end_tracks: bool = True) -> None:
+        """End the session; tracks are ended first, so that subscribers have all of them."""
+        try:
+            if end_tracks:
+                ends = [track.end() for track in self._tracks if not track.failed]
+                for problem in await asyncio.gather(*ends, return_exceptions=True):
+                    if problem is not None:
+                        raise problem
+        finally:
+            self._keeper.cancel()
+            self._finish(SessionClosed("the session was closed"))
+            for task in self._retiring:
+                task.cancel()
+            if self._channel is not None:
+                self._channel.close()
+            await self._dialler.close()
+
+    def _check_new(self, name: TrackName) -> None:
+        """ConfigError if a track is published already."""
+        if any(track.full_name == name for track in self._tracks):
+            raise ConfigError(f"{show_track(name)} is published by this session already")
+
+    async def _publish(self, track: Publication[C]) -> None:
+        channel = await self.channel()
+        self._tracks.append(track)
+        track.attach(channel)
+
+    def dropped(self, member: Any) -> None:
+        """A track or a reader is over."""
+        if member in self._tracks:
+            self._tracks.remove(member)
+        self._readers.discard(member)
+
+    def _finish(self, error: SessionClosed) -> None:
+        if self._error is None:
+            self._error = error
+            self._arrived.set()
+            for track in list(self._tracks):
+                track.fail(error)
+
+    # -- keeping it --------------------------------------------------------------------------------
+
+    async def _keep(self, channel: C) -> None:
+        """Have a channel, and another one when it is over or its relay leaves."""
+        try:
+            while True:
+                url = await self._wait(channel)
+                if url is not None and self._reconnect_s > 0:
+                    new = await self._move(channel, url)
+                    if new is not None:
+                        channel = new
+                        continue
+                await asyncio.shield(channel.over)
+                why = channel.why_closed()
+                if self._reconnect_s <= 0:
+                    raise why
+                log.info("%s; dialling again", why)
+                self._channel = None
+                channel = await self._redial(why)
+                self._adopt(channel)
+        except SessionClosed as error:
+            self._finish(error)
+        except LapsError as error:
+            self._finish(SessionClosed(str(error)))
+
+    async def _wait(self, channel: C) -> str | None:
+        """Where a relay that leaves sends us; None if the channel is over without a word."""
+        await asyncio.wait((channel.leaving, channel.over), return_when=asyncio.FIRST_COMPLETED)
+        if channel.leaving.done() and not channel.leaving.cancelled():
+            return channel.leaving.result()
+        return None
+
+    async def _move(self, old: C, url: str) -> C | None:
+        """To where the relay sends us; the old channel serves meanwhile. None: we stay."""
+        target = parse_url(url) if url else self._target
+        log.info("the relay leaves; dialling %s", target.url)
+        # One that says so to whoever comes is about to stop: it is given time to.
+        self._hurried = self._hurried + 1 if self.loop.time() < self._moved_at + MOVE_S else 0
+        if self._hurried:
+            wait = min(REDIAL_FIRST_S * 2**self._hurried, MOVE_S)
+            await asyncio.wait((old.over,), timeout=wait)
+        new = await self._follow(old, target)
+        if new is None:
+            return None
+        self._target = target
+        self._moved_at = self.loop.time()
+        self._adopt(new)
+        old.superseded.set()
+        task = asyncio.ensure_future(self._retire(old))
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+        return new
+
+    async def _follow(self, old: C, target: Target) -> C | None:
+        """A channel to where the relay sends us; None if there is no way."""
+        raise NotImplementedError
+
+    async def _retire(self, channel: C) -> None:
+        """Close a channel that has been left when nothing is open on it."""
+        deadline = self.loop.time() + RETIRE_S
+        while channel.alive and self.loop.time() < deadline:
+            # What is open there is known to a dozen objects; none of them waits for this.
+            await asyncio.sleep(0.05)
+            if channel.idle:
+                await channel.acknowledged()
+                break
+        channel.close()
+
+    def _adopt(self, channel: C) -> None:
+        self._channel = channel
+        for track in list(self._tracks):
+            track.attach(channel)
+        self._arrived.set()
+
+    async def _redial(self, why: SessionClosed | None) -> C:
+        """A channel to where the last one was; SessionClosed if there is none to be had."""
+        try:
+            return await self._dial(self._target)
+        except LapsError as problem:
+            lost = f"{why}; " if why is not None else ""
+            raise SessionClosed(
+                f"{lost}no relay was found for {self._reconnect_s:g} s: {problem}"
+            ) from None
+
+    async def _dial(self, target: Target, old: C | None = None) -> C:
+        """Dial until there is an answer: as long as was said, and not longer than `old` lives."""
+        deadline = self.loop.time() + self._reconnect_s
+        wait = REDIAL_FIRST_S
+        while True:
+            try:
+                return await self._dialler.dial(target)
+            except LapsError as error:
+                problem = error
+            left = deadline - self.loop.time()
+            if left <= 0 or (old is not None and not old.alive):
+                raise problem
+            log.info("%s; dialling again", problem)
+            pause = min(left, wait * (0.5 + random.random() / 2))  # noqa: S311 - no secret
+            if old is None:
+                await asyncio.sleep(pause)
+            else:
+                await asyncio.wait((old.over,), timeout=pause)
+            wait = min(2 * wait, REDIAL_MOST_S)

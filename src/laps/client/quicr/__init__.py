@@ -1,0 +1,1 @@
+"""QUICR for applications: what `laps.connect("quicr://HOST:PORT")` is made of."""
