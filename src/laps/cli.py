@@ -12,26 +12,22 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
+# What only one command needs is imported for that command: a relay at rest is to be small.
 import typer
 import uvloop
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from laps import cli_client
-from laps.bench import hops as bench_hops
-from laps.bench import infobase as bench_infobase
-from laps.bench import quic as bench_quic
-from laps.bench import relay as bench_relay
 from laps.config import Config, load_config, override
 from laps.errors import ConfigError, LapsError, ListenError
 from laps.net.runner import Runner
-from laps.sim.report import run as simulate
-from laps.sim.topology import load_topology
 from laps.types import format_node_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from laps.bench import quic as bench_quic
 
 # What a person, or a script, got wrong; 1 is for what went wrong by itself.
 EXIT_USAGE = 2
@@ -46,7 +42,6 @@ app = typer.Typer(
 )
 bench = typer.Typer(help="Measure this machine; every figure beside its peers in one run.")
 app.add_typer(bench, name="bench", no_args_is_help=True)
-cli_client.register(app)
 
 out = Console()
 err = Console(stderr=True)
@@ -55,6 +50,7 @@ err = Console(stderr=True)
 def main() -> NoReturn:
     """The program `laps`: errors are one line on standard error, and an exit status."""
     try:
+        _complete()
         app()
     except (ConfigError, ListenError) as error:
         err.print(f"laps: {error}", markup=False, highlight=False, soft_wrap=True)
@@ -63,6 +59,16 @@ def main() -> NoReturn:
         err.print(f"laps: {error}", markup=False, highlight=False, soft_wrap=True)
         sys.exit(1)
     sys.exit(0)
+
+
+def _complete() -> None:
+    """Add the commands of clients, unless it is a relay that starts."""
+    if sys.argv[1:2] == ["relay"]:
+        return
+    from laps import cli_client, cli_discover
+
+    cli_client.register(app)
+    cli_discover.register(app)
 
 
 def _version(wanted: bool) -> None:
@@ -129,6 +135,10 @@ def relay(
     tls_self_signed: Annotated[
         bool | None, typer.Option("--tls-self-signed", help="Make a certificate on the spot.")
     ] = None,
+    discovery: Annotated[
+        bool | None,
+        typer.Option("--discovery/--no-discovery", help="Whether clients find it by mDNS."),
+    ] = None,
     latitude: Annotated[float | None, typer.Option(help="Where the relay stands.")] = None,
     longitude: Annotated[float | None, typer.Option(help="Where the relay stands.")] = None,
     verbose: Verbose = False,
@@ -149,6 +159,7 @@ def relay(
         "--peer": {"peering.peers": peer or None},
         "--control": {"peering.control": control or None},
         "--reflect": {"relay.reflect": reflect},
+        "--discovery": {"discovery.enabled": discovery},
         "--tls-cert, --tls-key, --tls-self-signed": {
             "tls.certificate": tls_cert,
             "tls.key": tls_key,
@@ -288,6 +299,9 @@ def sim(
     Prints how long it took to converge, what was said, copies per link and objects lost. Exit
     status 1 if something does not hold that ought to.
     """
+    from laps.sim.report import run as simulate
+    from laps.sim.topology import load_topology
+
     with err.status("simulating"):
         report = simulate(load_topology(topology), seed=seed, faults=faults, seconds=seconds)
     if as_json:
@@ -314,6 +328,8 @@ def bench_quic_command(
 
     Exit status 1 if a ratio is below what the project asks of itself.
     """
+    from laps.bench import quic as bench_quic
+
     known = [case.name for case in bench_quic.CASES]
     if unknown := set(only or ()) - set(known):
         raise ConfigError(f'--only "{unknown.pop()}": known are {", ".join(known)}')
@@ -339,6 +355,8 @@ def bench_infobase_command(
 
     Exit status 1 if a million of them take more than 400 MB or 15 s.
     """
+    from laps.bench import infobase as bench_infobase
+
     with err.status("measuring") as status:
         counts = tuple(count) if count else bench_infobase.COUNTS
         results = bench_infobase.measure(counts, progress=status.update)
@@ -359,6 +377,8 @@ def bench_hops_command(
 
     Exit status 1 if a hop adds a millisecond or more at the median.
     """
+    from laps.bench import hops as bench_hops
+
     with err.status("measuring") as status:
         result = bench_hops.measure(seconds, status.update)
     if as_json:
@@ -381,6 +401,8 @@ def bench_relay_command(
 
     Exit status 1 if something is not as the project asks of itself.
     """
+    from laps.bench import relay as bench_relay
+
     if unknown := set(only or ()) - set(bench_relay.CASES):
         known = ", ".join(bench_relay.CASES)
         raise ConfigError(f'--only "{unknown.pop()}": known are {known}')

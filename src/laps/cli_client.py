@@ -11,21 +11,28 @@ import sys
 import time
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 import uvloop
+from typer.core import TyperCommand
 
 from laps.client import connect
-from laps.client.names import track_of
+from laps.client.names import namespace_of, show_namespace, track_of
+from laps.client.nearest import nearest
+from laps.client.quicr.gathering import Gathered
 from laps.client.stdio import Input, Output
+from laps.client.urls import parse_url
 from laps.errors import ConfigError, LapsError
 from laps.wire.moqt.objects import MAX_PAYLOAD_BYTES
+from laps.wire.quicr.fragments import MAX_OBJECT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
 
-    from laps.client import Connecting, Location, Object, Subscription, Track
+    from laps.client import Connecting, Location, Object, QuicrSession, Session, Subscription, Track
+    from laps.client.quicr.subscription import Start
+    from laps.types import TrackName
 
 # A group is where others can join, and a stream: lines and blocks share one, files do not.
 GROUP_OF_LINES = 100
@@ -36,9 +43,18 @@ PROGRESS_S = 0.2
 # As a shell has it for what was stopped by Ctrl-C.
 EXIT_INTERRUPTED = 130
 
+# In place of a track's name, where QUICR is spoken: all tracks below the namespace.
+ALL = "*"
+
 Url = Annotated[
     str,
-    typer.Argument(metavar="URL", help="moqt://HOST:PORT, or https://HOST:PORT for WebTransport."),
+    typer.Argument(
+        metavar="URL",
+        help="moqt://HOST:PORT, https://HOST:PORT for WebTransport, or quicr://HOST[:PORT]. Left "
+        "out: the nearest relay that mDNS finds.",
+        default_factory=str,
+        show_default=False,
+    ),
 ]
 Namespace = Annotated[str, typer.Argument(metavar="NAMESPACE", help="Like demo/clock.")]
 Name = Annotated[str, typer.Argument(metavar="TRACK", help="The track's name in it.")]
@@ -61,15 +77,34 @@ class From(StrEnum):
     LATEST = "latest"
 
 
+class UrlFirst(TyperCommand):
+    """A command whose first argument is a URL that may be left out."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As `Command`, with an empty URL ahead of arguments that are too few and begin with none.
+
+        Options may stand anywhere between them, so they are parsed once to see.
+        """
+        given, _, _ = self.make_parser(ctx).parse_args(list(args))
+        is_short = not isinstance(given.get("track"), str)
+        if is_short and "://" not in str(given.get("url")):
+            args = ["", *args]
+        return super().parse_args(ctx, args)
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands to the program."""
     app.command(
         "pub",
-        epilog="Example: laps pub moqt://127.0.0.1:33435 demo/notes lines < notes.txt",
+        cls=UrlFirst,
+        epilog="Example: laps pub moqt://127.0.0.1:33435 demo/notes lines < notes.txt\n\n"
+        "Example: laps pub quicr://127.0.0.1 demo/clock seconds --datagrams < ticks",
     )(pub)
     app.command(
         "sub",
-        epilog="Example: laps sub moqt://127.0.0.1:33435 demo/notes lines --from start",
+        cls=UrlFirst,
+        epilog="Example: laps sub moqt://127.0.0.1:33435 demo/notes lines --from start\n\n"
+        "Example: laps sub quicr://127.0.0.1 demo '*' --datagrams",
     )(sub)
 
 
@@ -128,17 +163,24 @@ def pub(
     """
     if block is not None and file:
         raise ConfigError("--block and --file exclude each other: give one of them")
+    quicr = _is_quicr(url)
+    if quicr:
+        _refuse("--draft", draft is not None)
+        _refuse("--wait", wait, "its relays take what is published at once")
+    limit = MAX_OBJECT_BYTES if quicr else MAX_PAYLOAD_BYTES
+    if block is not None and block > limit:
+        raise ConfigError(f"--block {block}: an object of QUICR may have {limit} bytes")
     track_of(namespace, track)
     _log(verbose)
     every = group_every or (1 if file else GROUP_OF_LINES)
 
     async def run() -> None:
         progress = Progress("sent")
-        async with _session(url, draft, insecure, fingerprint) as session:
+        async with await _session(url, draft, insecure, fingerprint) as session:
             published = await session.publish(
                 namespace, track, priority=priority, first_group=first_group, push=not wait
             )
-            objects = _objects(block, file or [])
+            objects = _objects(block, file or [], limit)
             if wait:
                 await published.wait_wanted()
             await _send(published, objects, every, rate, datagrams, progress)
@@ -168,14 +210,14 @@ async def _send(
             await asyncio.sleep(max(0.0, due - time.monotonic()))
 
 
-async def _objects(block: int | None, files: list[Path]) -> AsyncIterator[bytes]:
+async def _objects(block: int | None, files: list[Path], limit: int) -> AsyncIterator[bytes]:
     for path in files:
         try:
             data = await asyncio.to_thread(path.read_bytes)
         except OSError as error:
             raise ConfigError(f"--file {path}: cannot be read: {error.strerror}") from None
-        if len(data) > MAX_PAYLOAD_BYTES:
-            problem = f"{len(data)} bytes are more than an object may have, {MAX_PAYLOAD_BYTES}"
+        if len(data) > limit:
+            problem = f"{len(data)} bytes are more than an object may have, {limit}"
             raise ConfigError(f"--file {path}: {problem}: publish it with --block < {path}")
         yield data
     if files:
@@ -191,7 +233,7 @@ async def _objects(block: int | None, files: list[Path]) -> AsyncIterator[bytes]
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
     try:
-        pieces = source.lines(MAX_PAYLOAD_BYTES) if block is None else source.blocks(block)
+        pieces = source.lines(limit) if block is None else source.blocks(block)
         async for piece in pieces:
             yield piece
     except ValueError as error:
@@ -204,7 +246,13 @@ async def _objects(block: int | None, files: list[Path]) -> AsyncIterator[bytes]
 def sub(
     url: Url,
     namespace: Namespace,
-    track: Name,
+    track: Annotated[
+        str,
+        typer.Argument(
+            metavar="TRACK",
+            help="The track's name in it. With quicr:// * stands for all tracks below it.",
+        ),
+    ],
     begin: Annotated[
         From,
         typer.Option(
@@ -226,6 +274,10 @@ def sub(
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Whether a publisher may come later.")
     ] = True,
+    datagrams: Annotated[
+        bool,
+        typer.Option("--datagrams", help="With quicr://: in datagrams, of which some get lost."),
+    ] = False,
     draft: Draft = None,
     insecure: Insecure = False,
     fingerprint: Fingerprint = None,
@@ -235,25 +287,49 @@ def sub(
     """Subscribe to a track: each object is a line of standard output.
 
     It goes on until the track ends. With --json each line says where an object lies in the track,
-    and has its payload as text or in base64.
+    and has its payload as text or in base64. With a TRACK of * each line begins with the name of
+    the track, and a tab.
     """
     if raw and as_json:
         raise ConfigError("--raw and --json exclude each other: give one of them")
-    track_of(namespace, track)
+    quicr = _is_quicr(url)
+    everything = quicr and track == ALL
+    if quicr:
+        _refuse("--draft", draft is not None)
+        _refuse("--from current", begin is From.CURRENT, "give latest, next or start")
+        _refuse("--no-wait", not wait, "give --timeout")
+    elif datagrams:
+        raise ConfigError(
+            "--datagrams: with MoQT the publisher decides how objects travel: give a quicr:// URL"
+        )
+    if everything:
+        namespace_of(namespace, prefix=True)
+        if raw:
+            raise ConfigError("--raw and a TRACK of * exclude each other: give --json")
+    else:
+        track_of(namespace, track)
     _log(verbose)
 
     async def run() -> None:
         output = Output(sys.stdout.fileno())
         progress = Progress("received", shown=not sys.stdout.isatty())
         form = _json_line if as_json else _raw if raw else _line
-        async with _session(url, draft, insecure, fingerprint) as session:
-            objects = session.subscribe(namespace, track, start=begin.value, wait=wait)
+        async with await _session(url, draft, insecure, fingerprint) as session:
+            objects: Subscription | Gathered
+            if everything:
+                objects = _gather(session, namespace, begin, datagrams)
+            else:
+                only_quicr = {"datagrams": datagrams} if quicr else {}
+                objects = session.subscribe(
+                    namespace, track, start=begin.value, wait=wait, **only_quicr
+                )
             output.broken.add_done_callback(lambda _: objects.close())
             while count is None or progress.objects < count:
-                item = await _next(objects, timeout)
-                if item is None:
+                found = await _next(objects, timeout)
+                if found is None:
                     break
-                await output.write(form(item))
+                name, item = found
+                await output.write(form(item, name))
                 progress.count(item.payload, item.location)
             objects.close()
             await output.drain()
@@ -266,30 +342,44 @@ def sub(
         raise typer.Exit(0) from None
 
 
-async def _next(objects: Subscription, patience_s: float | None) -> Object | None:
-    """The next object; None at the end of the track."""
+def _gather(session: Session, namespace: str, begin: From, datagrams: bool) -> Gathered:
+    quicr = cast("QuicrSession", session)
+    start = cast("Start", begin.value)
+    return Gathered(quicr.subscribe_all(namespace, start=start, datagrams=datagrams))
+
+
+async def _next(
+    objects: Subscription | Gathered, patience_s: float | None
+) -> tuple[str, Object] | None:
+    """The next object, and its track where there are several; None at the end."""
     try:
         async with asyncio.timeout(patience_s):
-            return await anext(objects, None)
+            found: Object | tuple[TrackName, Object] | None = await anext(objects, None)
     except TimeoutError:
         problem = f"no object came for {patience_s:g} s: is somebody publishing this track?"
         raise LapsError(problem) from None
+    if isinstance(found, tuple):
+        track, item = found
+        return show_namespace((*track.namespace, track.name)), item
+    return None if found is None else ("", found)
 
 
-def _line(item: Object) -> bytes:
+def _line(item: Object, track: str) -> bytes:
+    prefix = f"{track}\t".encode() if track else b""
     try:
         item.payload.decode()
     except UnicodeDecodeError:
-        return b"<%d bytes, not text>\n" % len(item.payload)
-    return item.payload + b"\n"
+        return b"%b<%d bytes, not text>\n" % (prefix, len(item.payload))
+    return prefix + item.payload + b"\n"
 
 
-def _raw(item: Object) -> bytes:
+def _raw(item: Object, track: str) -> bytes:
     return item.payload
 
 
-def _json_line(item: Object) -> bytes:
+def _json_line(item: Object, track: str) -> bytes:
     mapping: dict[str, Any] = {
+        **({"track": track} if track else {}),
         "group": item.group,
         "object": item.id,
         "subgroup": item.subgroup,
@@ -359,8 +449,24 @@ class Progress:
         }
 
 
-def _session(url: str, draft: int | None, insecure: bool, fingerprint: str | None) -> Connecting:
+def _is_quicr(url: str) -> bool:
+    return bool(url) and parse_url(url).quicr
+
+
+def _refuse(option: str, given: bool, way: str = "") -> None:
+    """ConfigError where an option was given that QUICR has no words for."""
+    if given:
+        raise ConfigError(f"{option}: QUICR has no such thing: {way}{way and ', or '}use moqt://")
+
+
+async def _session(
+    url: str, draft: int | None, insecure: bool, fingerprint: str | None
+) -> Connecting:
     drafts = (16, 14) if draft is None else (draft,)
+    if not url:
+        relay = await nearest(drafts, fingerprint)
+        url, fingerprint = relay.url, relay.fingerprint
+        sys.stderr.write(f"laps: by mDNS: node {relay.node or '-'} at {url}\n")
     return connect(url, drafts=drafts, insecure=insecure, fingerprint=fingerprint)
 
 
