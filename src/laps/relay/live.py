@@ -39,7 +39,7 @@ from laps.wire.quicr.fragments import MAX_OBJECT_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from laps.relay.cache import CacheLimits
+    from laps.relay.cache import CachedGroup, CacheLimits
     from laps.relay.ports import Client, OutStream
     from laps.types import NodeId, TrackHash, TrackName
     from laps.wire.moqt.data import DatagramObject
@@ -219,14 +219,18 @@ class LiveTrack:
         self.left = False
         largest = self.largest()
         if over and largest is not None and stream.header.group < largest.group:
-            self.live.counters.started_over += 1
-            self.cached.clear()
-            if self.fragments is not None:
-                self.live.fragment_bytes -= self.fragments.size
-                self.fragments.clear()
-            for subscriber in list(self.subscribers.values()):
-                subscriber.started_over()
+            self._start_over()
         self.sources[stream.source] = stream.header.group
+
+    def _start_over(self) -> None:
+        """What was here is of no use any more: its numbers mean something else."""
+        self.live.counters.started_over += 1
+        self.cached.clear()
+        if self.fragments is not None:
+            self.live.fragment_bytes -= self.fragments.size
+            self.fragments.clear()
+        for subscriber in list(self.subscribers.values()):
+            subscriber.started_over()
 
     def datagram(self, data: bytes, exclude: Client | None) -> int | None:
         """An object in a datagram, for all; how many it went to, None if it came before."""
@@ -242,10 +246,14 @@ class LiveTrack:
                     receiver.client.send_datagram(self.hash, data, 0)
             return len(plain)
         group = self.cached.groups.get(item.group)
+        carried = carried_of(item) if item.extensions else None
         if group is not None and item.object_id in group.datagrams:
-            self.live.counters.duplicates += 1
-            return None
-        if item.extensions and (carried := carried_of(item)) is not None:
+            offset = 0 if carried is None else carried[0].offset
+            if not self._begins_anew(group, item, offset):
+                self.live.counters.duplicates += 1
+                return None
+            self._start_over()
+        if carried is not None:
             return self._fragment(data, item, *carried, exclude)
         self.cached.saw(Location(item.group, item.object_id))
         for key, subscriber in list(self.subscribers.items()):
@@ -253,6 +261,18 @@ class LiveTrack:
                 subscriber.datagram(self, data, item)
         self.cached.group(item.group).add_datagram(item.object_id, data)
         return len(self.subscribers)
+
+    def _begins_anew(self, group: CachedGroup, item: DatagramObject, offset: int) -> bool:
+        """Whether a publisher has begun again with the same numbers, and something else in them.
+
+        The first object of a group tells. What came just now is not looked at: of two who publish
+        different things at once, neither is to take the place of the other in turns.
+        """
+        came, data = group.datagrams[item.object_id]
+        if item.object_id or self.live.cache.now < came + SILENT_S:
+            return False
+        known = decode_datagram(data, DRAFT16).payload
+        return bytes(known[offset : offset + len(item.payload)]) != bytes(item.payload)
 
     def _fragment(
         self,

@@ -79,7 +79,7 @@ class Posting:
         if not self._said and self._before is not None and self._before.group:
             self._before = None  # it begins anew, as who goes on would have said where
         self._said = True
-        if not self._is_known(place, payload):
+        if not self._is_known(place, 0, payload, last=True):
             self._publish(place, payload, now)
 
     def _hold(self, part: bytes) -> None:
@@ -95,7 +95,9 @@ class Posting:
         self._parts.clear()
         self._size = 0
 
-    def _is_known(self, place: Location, payload: bytes | None = None) -> bool:
+    def _is_known(
+        self, place: Location, offset: int, data: bytes | memoryview, *, last: bool
+    ) -> bool:
         """Whether an object was here before this publisher was; or another one in its place."""
         if self._before is None or place > self._before:
             return False
@@ -104,12 +106,14 @@ class Posting:
             objects = {} if group is None else group.objects()
             self._seen = place.group, {key: item.payload for key, item in objects.items()}
         before = self._seen[1].get(place.object)
-        known = before is not None
-        if known and payload is not None and payload != before:
+        if before is None:
+            return False
+        end = offset + len(data)
+        if before[offset:end] != data or last != (end == len(before)):
             self._before = None  # it does not go on: it has begun anew, with the same numbers
             return False
-        self._client.edge.relay.live.counters.duplicates += known
-        return known
+        self._client.edge.relay.live.counters.duplicates += 1
+        return True
 
     def _publish(self, place: Location, payload: bytes, now: float) -> None:
         group, object_id = place
@@ -152,7 +156,7 @@ class Posting:
         place = Location(fragment.group, fragment.object_id)
         if self._group is not None and place > Location(self._group, self._last_id):
             self.end_group(now, None)  # it began on its stream, and goes on in datagrams
-        if self._is_known(place):
+        if self._is_known(place, fragment.offset, fragment.data, last=fragment.last):
             return
         track = self.source.track
         relay = self._client.edge.relay

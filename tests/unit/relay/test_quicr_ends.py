@@ -8,7 +8,7 @@ import pytest
 
 from laps.wire.moqt.codes import DoneCode
 from laps.wire.moqt.dialect import DRAFT14, DRAFT16
-from laps.wire.moqt.messages import PublishDone
+from laps.wire.moqt.messages import PublishDone, SubscribeOk
 from laps.wire.quicr.fragments import cut
 from laps.wire.quicr.messages import Intent, Response
 from support.moqt import App, MoqtNet
@@ -426,3 +426,32 @@ def test_who_is_back_with_the_same_numbers_goes_on_or_begins_anew() -> None:
         media = QuicrApp(net, relay).subscribe("demo/t", Intent.CATCH_UP)
         net.run(1)
         assert [item[2] for item in media.objects] == list(payloads)
+
+
+def test_a_publisher_in_datagrams_may_begin_anew_with_the_same_numbers() -> None:
+    """The same again is known and dropped, near and far; something else is a new beginning."""
+    net = MoqtNet()
+    first, last = net.chain(2)
+    media = QuicrApp(net, last).subscribe("demo/t", datagrams=True)
+    moqt = net.app(last)
+    for said in (b"one", b"one", b"two"):
+        pub = QuicrApp(net, first)
+        post = pub.publish("demo/t", datagrams=True)
+        net.run(0.5)
+        if said == b"one" and not moqt.heard_of(SubscribeOk):
+            moqt.subscribe("demo/t")
+        for number in range(3):
+            post.datagrams(0, number, said * 500)
+            net.run(0.1)
+        pub.leave()
+        net.run(3)
+    assert [item.payload[:3] for stream in moqt.subgroups for item in stream.objects] == [
+        b"one",
+        b"one",
+        b"one",
+        b"two",
+        b"two",
+        b"two",
+    ]
+    assert len(media.datagrams) == 2 * 3 * 2  # twice three objects, in two fragments each
+    assert [relay.live.counters.started_over for relay in (first, last)] == [1, 1]
