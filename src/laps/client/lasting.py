@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self
 
 from laps.client.carrier import C, C_co
@@ -195,7 +196,8 @@ class LastingSession(Generic[C]):
             # What is open there is known to a dozen objects; none of them waits for this.
             await asyncio.sleep(0.05)
             if channel.idle:
-                await channel.acknowledged()
+                with suppress(SessionClosed):  # the relay was quicker to close it
+                    await channel.acknowledged()
                 break
         channel.close()
 

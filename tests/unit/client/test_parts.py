@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,13 +13,14 @@ import laps
 from laps import client
 from laps.client.buffers import MORE_BYTES, Buffer, BufferPool
 from laps.client.history import ENTRY_BYTES, Entry, History
+from laps.client.lasting import LastingSession
 from laps.client.names import namespace_of, show_track, track_of
 from laps.client.publication import group_of_now
 from laps.client.seen import GROUPS, Ids, Seen, Verdict
 from laps.client.sequencer import Sequencer
 from laps.client.urls import parse_url, trust_for
 from laps.client.values import Object
-from laps.errors import ConfigError, InvalidText
+from laps.errors import ConfigError, InvalidText, SessionClosed
 from laps.types import Location
 
 # -- names -----------------------------------------------------------------------------------------
@@ -326,3 +330,23 @@ def test_what_is_exported() -> None:
     assert all(hasattr(client, name) for name in client.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         laps.nothing  # noqa: B018
+
+
+def test_a_relay_that_closes_a_channel_while_it_is_left_does_no_harm() -> None:
+    class Left:
+        alive = idle = True
+        closed = False
+
+        async def acknowledged(self) -> None:
+            raise SessionClosed("the relay stops")
+
+        def close(self) -> None:
+            self.closed = True
+
+    async def leave() -> Left:
+        channel = Left()
+        session = SimpleNamespace(loop=asyncio.get_running_loop())
+        await LastingSession._retire(session, channel)  # type: ignore[arg-type, type-var]
+        return channel
+
+    assert asyncio.run(leave()).closed
