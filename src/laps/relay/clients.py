@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from laps.relay.live import Subscriber
 from laps.relay.ports import Pressed
+from laps.relay.subscribers import Subscriber
 from laps.types import AnnounceInfo, hash_bytes
 from laps.wire.moqt.messages import DEFAULT_PRIORITY
 

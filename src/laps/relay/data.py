@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from laps.errors import InvalidStartOfStream, RemoteProtocolError
-from laps.relay.live import LiveStream
+from laps.relay.live_streams import LiveStream
 from laps.wire.objects import (
     DataStreamDecoder,
     ExistingStreamHeader,

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laps.relay.cache import CachedStream
-    from laps.relay.live import LiveStream, LiveTrack
+    from laps.relay.live import LiveTrack
+    from laps.relay.live_streams import LiveStream
     from laps.relay.ports import OutStream
     from laps.wire.moqt.data import DatagramObject
     from laps.wire.moqt.dialect import Dialect
@@ -208,7 +209,7 @@ class Delivery:
                     self._join(stream.cached, 0 if last is None else last + 1)
 
     def started_over(self) -> None:
-        """As `live.Subscriber`: the publisher counts from the beginning, and so do we."""
+        """As `Subscriber`: the publisher counts from the beginning, and so do we."""
         self.start = self._filter.start
 
     def _catch_up(self) -> None:
@@ -257,7 +258,7 @@ class Delivery:
     def open(
         self, stream: LiveStream, whole: bytes, rest: bytes | memoryview, fin: bool
     ) -> OutStream | None:
-        """As `live.Subscriber`."""
+        """As `Subscriber`."""
         if not self.established:
             if self.on_data is None:
                 return None  # it is in the cache, and sent from there
@@ -335,7 +336,7 @@ class Delivery:
     # -- datagrams ---------------------------------------------------------------------------------
 
     def datagram(self, track: LiveTrack, data: bytes, item: DatagramObject) -> None:
-        """As `live.Subscriber`."""
+        """As `Subscriber`."""
         if not self.established:
             if self.on_data is None:
                 return
@@ -377,7 +378,7 @@ class Delivery:
     def fragments(
         self, track: LiveTrack, fragments: list[Fragment], terms: Terms, data: bytes
     ) -> None:
-        """As `live.Subscriber`: it is given whole objects."""
+        """As `Subscriber`: it is given whole objects."""
 
     # -- its end -----------------------------------------------------------------------------------
 

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from laps.relay.clients import ClientLink
     from laps.relay.deliveries import Rank
     from laps.relay.fetches import FetchServing
-    from laps.relay.live import LiveStream, LiveTrack
+    from laps.relay.live import LiveTrack
+    from laps.relay.live_streams import LiveStream
     from laps.relay.media import MediaCounters
     from laps.relay.ports import OutStream
     from laps.sessions.quicr import ControlStream
@@ -208,7 +209,7 @@ class QuicrDelivery:
             live.add(outlet)
 
     def started_over(self) -> None:
-        """As `live.Subscriber`: the publisher counts from the beginning, and so do we."""
+        """As `Subscriber`: the publisher counts from the beginning, and so do we."""
         self._floor, self._last = Location(0, 0), None
         if self.datagram_stream_id is None:
             self._reader.restarted(self)
@@ -218,7 +219,7 @@ class QuicrDelivery:
     def open(
         self, stream: LiveStream, whole: bytes, rest: bytes | memoryview, fin: bool
     ) -> OutStream | None:
-        """As `live.Subscriber`."""
+        """As `Subscriber`."""
         if not self.established:
             if self.on_data is None:
                 return None  # it is in the cache, and sent from there
@@ -241,7 +242,7 @@ class QuicrDelivery:
         return _Outlet(self, header, terms, first)
 
     def datagram(self, track: LiveTrack, data: bytes, item: DatagramObject) -> None:
-        """As `live.Subscriber`."""
+        """As `Subscriber`."""
         if not self.established:
             if self.on_data is None:
                 return
@@ -258,7 +259,7 @@ class QuicrDelivery:
     def fragments(
         self, track: LiveTrack, fragments: list[Fragment], terms: Terms, data: bytes
     ) -> None:
-        """As `live.Subscriber`."""
+        """As `Subscriber`."""
         if not self.established:
             if self.on_data is None:
                 return

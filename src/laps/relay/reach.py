@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from laps.infobase.nodes import Nodes, SessionId
     from laps.relay.cache import CachedStream
     from laps.relay.data import DataPlane
-    from laps.relay.live import Live, LiveStream
+    from laps.relay.live import Live
+    from laps.relay.live_streams import LiveStream
     from laps.relay.peers import Peer, PeerLink
     from laps.relay.ports import Client, OutStream
     from laps.relay.stub import StubClient

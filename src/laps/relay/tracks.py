@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from laps.errors import InvalidEncoding
 from laps.infobase.announces import Announces
-from laps.relay.live import PlainSubscriber
+from laps.relay.subscribers import PlainSubscriber
 from laps.types import SubscribeInfo, hash_bytes, next_sequence
 from laps.wire.subscribe import decode_track_name
 

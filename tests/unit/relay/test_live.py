@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laps.relay.cache import CacheLimits
-from laps.relay.live import Live, LiveStream, PlainSubscriber
+from laps.relay.live import Live
+from laps.relay.live_streams import LiveStream
+from laps.relay.subscribers import PlainSubscriber
 from laps.types import Location
 from laps.wire.moqt.codes import ResetCode
 from laps.wire.moqt.data import (
