@@ -86,6 +86,16 @@ async def lab() -> AsyncIterator[Lab]:
         yield Lab(stack)
 
 
+async def begun(relay: Runner, count: int) -> None:
+    """So many subscriptions at a relay have found their tracks."""
+
+    def found() -> int:
+        clients = relay.edge.clients
+        return sum(one.established for client in clients for one in client.subscriptions.values())
+
+    await until(lambda: found() == count)
+
+
 async def take(subscription: Any, count: int) -> list[bytes]:
     return [(await anext(subscription)).payload for _ in range(count)]
 
@@ -136,12 +146,12 @@ async def test_what_quicr_publishes_reaches_everybody(relays: int, in_datagrams:
         sent: dict[Location, bytes] = {}
         for number, size in enumerate(SIZES):
             sent[await write(payload(size), new_group=number % 2 == 0)] = payload(size)
-            await asyncio.sleep(0.2)
+            for reader in (stream, pieces, moqt):
+                item = await anext(reader)
+                assert (len(item.payload), item.payload) == (size, sent[item.location])
         await track.end()
         for reader in (stream, pieces, moqt):
-            got = await rest(reader)
-            assert [len(item.payload) for item in got] == list(SIZES)
-            assert {item.location: item.payload for item in got} == sent
+            assert await rest(reader) == []
         assert pieces.lost == 0
 
 
@@ -162,12 +172,16 @@ async def test_what_moqt_publishes_reaches_quicr(relays: int, scheme: str) -> No
         sent: dict[Location, bytes] = {}
         for number, size in enumerate(SIZES):
             sent[await track.write(payload(size), new_group=number % 2 == 0)] = payload(size)
-            await asyncio.sleep(0.2)
+            for reader in (stream, pieces):
+                item = await anext(reader)
+                assert (len(item.payload), item.payload) == (size, sent[item.location])
         sent[await track.datagram(b"in a datagram")] = b"in a datagram"
-        await asyncio.sleep(0.1)
+        for reader in (stream, pieces):
+            item = await anext(reader)
+            assert item.payload == sent[item.location] == b"in a datagram"
         await track.end()
         for reader in (stream, pieces):
-            assert {item.location: item.payload for item in await rest(reader)} == sent
+            assert await rest(reader) == []
 
 
 @modes
@@ -213,9 +227,7 @@ async def test_a_subscription_begins_where_it_says(relays: int, datagrams: bool)
         latest, following = await subscribe("latest"), await subscribe("next")
         assert await take(everything, 12) == numbered(*range(12))
         assert await take(place, 4) == numbered(8, 9, 10, 11)
-        for reader in (latest, following):
-            await reader.established()
-        await asyncio.sleep(0.3)  # it is granted at once, and begins when the track is found
+        await begun(line[-1], 4)  # they are granted at once, and begin when the track is found
         await put(track, *range(12, 20))
         assert await take(latest, 8) == numbered(*range(12, 20))
         assert await take(following, 5) == numbered(*range(15, 20))
@@ -257,11 +269,10 @@ async def test_the_end_comes_though_the_publisher_leaves_at_once(
         empty = (await net.session(line[-1])).subscribe(ROOM, "empty", datagrams=reading)
         for reader in (objects, empty):
             await reader.established()
-        await asyncio.sleep(0.2)
         async with laps.connect(f"quicr://{line[0].client_address}") as writer:
             track: Any = await writer.publish(ROOM, NAME, datagrams=datagrams)  # type: ignore[call-arg]
             await writer.publish(ROOM, "empty", datagrams=datagrams)  # type: ignore[call-arg]
-            await asyncio.sleep(0.3)
+            await begun(line[-1], 2)
             await put(track, *range(7))
         *got, end = await rest(objects)
         assert [item.payload for item in got] == numbered(*range(7))
@@ -339,7 +350,7 @@ async def test_what_expires_is_subscribed_to_again_and_misses_nothing(datagrams:
         below = (await net.session(relay)).subscribe_all(ROOM, datagrams=datagrams)
         await objects.established()
         found = await anext(below)
-        await asyncio.sleep(0.1)
+        await begun(relay, 2)
         await put(track, *range(3, 40), pause_s=0.05)
         assert await take(objects, 37) == numbered(*range(3, 40))
         assert await take(found, 37) == numbered(*range(3, 40))
@@ -352,8 +363,7 @@ async def test_what_is_renewed_does_not_expire() -> None:
         (relay,) = await net.line(1, quicr__subscription_s=7.0)
         objects = (await net.session(relay)).subscribe(ROOM, NAME)
         await objects.established()
-        await until(lambda: relay.edge.quicr.renewed > 0)
-        await asyncio.sleep(3.0)
+        await until(lambda: relay.edge.quicr.renewed > 1)  # ten seconds, and so past the seven
         assert relay.edge.quicr.expired == 0
 
 
@@ -447,7 +457,8 @@ async def test_a_slow_reader_holds_back_no_more_than_its_buffer() -> None:
             await track.end()
 
         writing = asyncio.ensure_future(write())
-        await asyncio.sleep(0.5)
+        await until(lambda: slow.buffer.bytes > 1_000_000)
+        await asyncio.sleep(0.5)  # long enough for all 50 MB: they do not come
         assert slow.buffer.bytes < 6_000_000
         got = [int(item.payload[:4]) async for item in slow]
         await writing
@@ -515,7 +526,7 @@ async def test_a_lost_connection_leaves_no_gap() -> None:
         newest, waiting = latest.subscribe(ROOM, NAME), latest.subscribe(ROOM, "quiet")
         for reader in (newest, waiting):
             await reader.established()
-        await asyncio.sleep(0.1)
+        await begun(relay, 2)  # nobody publishes the quiet one
         for number, session in enumerate((here, there, latest, here)):
             first = 10 + 20 * number
             await put(track, *range(first, first + 10))

@@ -6,7 +6,6 @@ is short and sure, so that whatever is missing was missed by relays.
 
 from __future__ import annotations
 
-from collections import deque
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -18,56 +17,15 @@ from laps.sim import generators
 from laps.sim.network import Network
 from laps.types import Location
 from laps.wire.moqt.messages import Filter, FilterType, RequestError, SubscribeOk
-from support.moqt import App
 from support.moqt_streams import DRAFTS, LARGEST, NEXT_GROUP, Obj, start_at
+from support.simulated import Site
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from laps.relay.edge import Edge
-    from laps.relay.relay import Relay
-    from laps.sim.node import SimNode
-    from laps.wire.moqt.dialect import Dialect
+    from support.moqt import App
 
 TRACK = "demo/track"
 GROUPS, OBJECTS = 12, 5
 OBJECT_S = 0.1
-
-
-class Place:
-    """A simulated node, as `App` takes it."""
-
-    def __init__(self, network: Network, node: SimNode) -> None:
-        self._network = network
-        self._node = node
-        self._posted: deque[Callable[[], object]] = deque()
-        self._running = False
-
-    @property
-    def now(self) -> float:
-        return self._network.clock.now
-
-    def edge(self, relay: Relay) -> Edge:
-        assert self._node.edge is not None
-        return self._node.edge
-
-    def post(self, call: Callable[[], object]) -> None:
-        self._posted.append(call)
-        if not self._running:
-            self._network.clock.after(0, self.run)
-
-    def run(self) -> None:
-        if self._running:
-            return
-        self._running = True
-        while self._posted:
-            self._posted.popleft()()
-        self._running = False
-        self._node.touched()
-
-    def app(self, dialect: Dialect) -> App:
-        assert self._node.relay is not None
-        return App(self, self._node.relay, dialect).start()  # type: ignore[arg-type]
 
 
 class Scene:
@@ -81,12 +39,12 @@ class Scene:
         self.network.settle()
         nodes = self.network.nodes.values()
         self.places = [
-            Place(self.network, node) for node in nodes if node.spec.type in ("edge", "stub")
+            Site(self.network, node) for node in nodes if node.spec.type in ("edge", "stub")
         ]
         self.subscribers: list[tuple[App, Filter]] = []
 
     def app(self) -> App:
-        return self.rng.choice(self.places).app(self.rng.choice(DRAFTS))
+        return self.rng.choice(self.places).moqt(self.rng.choice(DRAFTS))
 
     def publish(self) -> None:
         """One stream for each group, an object at a time."""

@@ -10,7 +10,6 @@ loses nothing, nothing is missing.
 
 from __future__ import annotations
 
-from collections import deque
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -25,16 +24,12 @@ from laps.types import Location
 from laps.wire.moqt.dialect import DRAFT14, DRAFT16
 from laps.wire.moqt.messages import SubscribeOk
 from laps.wire.quicr.messages import Intent, Response
-from support.moqt import App
 from support.moqt_streams import Obj, start_at
-from support.quicr import Media, QuicrApp
+from support.simulated import Site
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from laps.relay.edge import Edge
-    from laps.relay.relay import Relay
-    from laps.sim.node import SimNode
+    from support.moqt import App
+    from support.quicr import Media
 
 GROUPS, OBJECTS = 10, 5
 OBJECT_S = 0.1
@@ -43,52 +38,10 @@ LENGTH_S = GROUPS * OBJECTS * OBJECT_S
 # What a subscription takes to reach a publisher, and the answer to come back, at the most.
 REACH_S = 3.0
 
+DIALECTS = {14: DRAFT14, 16: DRAFT16}
+
 Place = tuple[int, int]
 PLACES = [(group, number) for group in range(GROUPS) for number in range(OBJECTS)]
-
-
-class Site:
-    """A simulated node, as clients take it."""
-
-    def __init__(self, network: Network, node: SimNode) -> None:
-        self._network = network
-        self._node = node
-        self._posted: deque[Callable[[], object]] = deque()
-        self._running = False
-
-    @property
-    def now(self) -> float:
-        return self._network.clock.now
-
-    @property
-    def relay(self) -> Relay:
-        assert self._node.relay is not None
-        return self._node.relay
-
-    def edge(self, relay: Relay) -> Edge:
-        assert self._node.edge is not None
-        return self._node.edge
-
-    def post(self, call: Callable[[], object]) -> None:
-        self._posted.append(call)
-        if not self._running:
-            self._network.clock.after(0, self.run)
-
-    def run(self) -> None:
-        if self._running:
-            return
-        self._running = True
-        while self._posted:
-            self._posted.popleft()()
-        self._running = False
-        self._node.touched()
-
-    def quicr(self) -> QuicrApp:
-        return QuicrApp(self, self.relay)  # type: ignore[arg-type]
-
-    def moqt(self, draft: int) -> App:
-        dialect = DRAFT14 if draft == 14 else DRAFT16
-        return App(self, self.relay, dialect).start()  # type: ignore[arg-type]
 
 
 class Track:
@@ -106,7 +59,7 @@ class Track:
             self._write = post.object if kind == "quicr stream" else post.datagrams
             self._end = post.end
         else:
-            self._moqt = site.moqt(int(kind.split()[1]))
+            self._moqt = site.moqt(DIALECTS[int(kind.split()[1])])
             self._alias = self._moqt.publish(name)
             self._write = self._write_moqt  # type: ignore[assignment]
             self._end = self._end_moqt  # type: ignore[assignment]
@@ -176,7 +129,7 @@ class Scene:
         self.media.append((media, name, intent, self.network.clock.now))
 
     def _subscribe_moqt(self, name: str) -> None:
-        app = self.rng.choice(self.sites).moqt(self.rng.choice((14, 16)))
+        app = self.rng.choice(self.sites).moqt(DIALECTS[self.rng.choice((14, 16))])
         app.subscribe(name, start_at(0))
         self.moqt.append((app, name))
 
