@@ -15,9 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 # What only one command needs is imported for that command: a relay at rest is to be small.
 import typer
 import uvloop
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from laps.config import Config, load_config, override
 from laps.errors import ConfigError, LapsError, ListenError
@@ -25,9 +22,9 @@ from laps.net.runner import Runner
 from laps.types import format_node_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from laps.bench import quic as bench_quic
+    from laps.steering import Steering
 
 # What a person, or a script, got wrong; 1 is for what went wrong by itself.
 EXIT_USAGE = 2
@@ -40,11 +37,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-bench = typer.Typer(help="Measure this machine; every figure beside its peers in one run.")
-app.add_typer(bench, name="bench", no_args_is_help=True)
-
-out = Console()
-err = Console(stderr=True)
 
 
 def main() -> NoReturn:
@@ -53,27 +45,30 @@ def main() -> NoReturn:
         _complete()
         app()
     except (ConfigError, ListenError) as error:
-        err.print(f"laps: {error}", markup=False, highlight=False, soft_wrap=True)
+        typer.echo(f"laps: {error}", err=True)
         sys.exit(EXIT_USAGE)
     except LapsError as error:
-        err.print(f"laps: {error}", markup=False, highlight=False, soft_wrap=True)
+        typer.echo(f"laps: {error}", err=True)
         sys.exit(1)
     sys.exit(0)
 
 
 def _complete() -> None:
-    """Add the commands of clients, unless it is a relay that starts."""
+    """Add the commands that are not a relay's, unless it is a relay that starts."""
     if sys.argv[1:2] == ["relay"]:
         return
-    from laps import cli_client, cli_discover
+    from laps import cli_bench, cli_client, cli_discover, cli_pipeline, cli_plan
 
+    app.add_typer(cli_bench.bench, name="bench", no_args_is_help=True)
     cli_client.register(app)
     cli_discover.register(app)
+    cli_pipeline.register(app)
+    cli_plan.register(app)
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        out.print(f"laps {version('laps')}", highlight=False)
+        _print_line(f"laps {version('laps')}")
         raise typer.Exit
 
 
@@ -187,7 +182,7 @@ def lab(
     try:
         uvloop.run(_run_relay(settings, seconds, _say_lab))
     except ListenError as error:
-        err.print(f"laps: {error}; taking any free port", highlight=False, soft_wrap=True)
+        typer.echo(f"laps: {error}; taking any free port", err=True)
         free = {"peering.listen": "127.0.0.1:0", "clients.listen": "127.0.0.1:0"}
         settings = override(settings, free, "laps lab")
         uvloop.run(_run_relay(settings, seconds, _say_lab))
@@ -206,12 +201,25 @@ async def _run_relay(
         loop.add_signal_handler(number, stop.set)
     if read_again is not None:
         loop.add_signal_handler(signal.SIGHUP, _reload, runner, read_again)
+    steering = None
     try:
+        steering = _steering(runner)
         say(runner)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), seconds)
     finally:
+        if steering is not None:
+            await steering.close()
         await runner.close()
+
+
+def _steering(runner: Runner) -> Steering | None:
+    """What follows plans, where a key is named and clients, so publishers, can come."""
+    if not runner.config.plan.key or runner.client_address is None:
+        return None
+    from laps.steering import Steering
+
+    return Steering(runner, runner.config.plan)
 
 
 def _reload(runner: Runner, read_again: Callable[[], Config]) -> None:
@@ -250,7 +258,7 @@ def _say_lab(runner: Runner) -> None:
 
 
 def _print_line(line: str) -> None:
-    out.print(line, markup=False, highlight=False, soft_wrap=True)
+    typer.echo(line)
 
 
 def _configured(path: Path | None, flags: dict[str, dict[str, Any]]) -> Config:
@@ -299,148 +307,16 @@ def sim(
     Prints how long it took to converge, what was said, copies per link and objects lost. Exit
     status 1 if something does not hold that ought to.
     """
+    from rich.console import Console
+
     from laps.sim.report import run as simulate
     from laps.sim.topology import load_topology
 
-    with err.status("simulating"):
+    with Console(stderr=True).status("simulating"):
         report = simulate(load_topology(topology), seed=seed, faults=faults, seconds=seconds)
     if as_json:
         _print_line(json.dumps(report.to_mapping(), indent=2))
     else:
-        out.print(report.render())
+        Console().print(report.render())
     if report.violations:
         raise typer.Exit(1)
-
-
-# -- laps bench ------------------------------------------------------------------------------------
-
-
-@bench.command("quic", epilog="Example: laps bench quic --only 'one stream' --rounds 5")
-def bench_quic_command(
-    seconds: Annotated[float, typer.Option(min=0.1, help="How long a measurement takes.")] = 2.0,
-    rounds: Annotated[int, typer.Option(min=1, help="The median of so many is reported.")] = 3,
-    only: Annotated[
-        list[str] | None, typer.Option(metavar="CASE", help="Only this case. Repeatable.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """The QUIC endpoint on loopback, beside qh3 alone and aioquic.
-
-    Exit status 1 if a ratio is below what the project asks of itself.
-    """
-    from laps.bench import quic as bench_quic
-
-    known = [case.name for case in bench_quic.CASES]
-    if unknown := set(only or ()) - set(known):
-        raise ConfigError(f'--only "{unknown.pop()}": known are {", ".join(known)}')
-    with err.status("measuring") as status:
-        results = bench_quic.measure(seconds, rounds, only or [], status.update)
-    if as_json:
-        _print_line(json.dumps(bench_quic.as_mapping(results), indent=2))
-    else:
-        out.print(_quic_table(results))
-    if not all(result.holds() for result in results):
-        raise typer.Exit(1)
-
-
-@bench.command("infobase", epilog="Example: laps bench infobase --count 1000000")
-def bench_infobase_command(
-    count: Annotated[
-        list[int] | None,
-        typer.Option(min=1, metavar="N", help="So many subscribes. Repeatable."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """What subscribe information costs in one relay, from ten thousand to four million entries.
-
-    Exit status 1 if a million of them take more than 400 MB or 15 s.
-    """
-    from laps.bench import infobase as bench_infobase
-
-    with err.status("measuring") as status:
-        counts = tuple(count) if count else bench_infobase.COUNTS
-        results = bench_infobase.measure(counts, progress=status.update)
-    if as_json:
-        _print_line(json.dumps(bench_infobase.as_mapping(results), indent=2))
-    else:
-        out.print(bench_infobase.table(results))
-    if not bench_infobase.holds(results):
-        raise typer.Exit(1)
-
-
-@bench.command("hops", epilog="Example: laps bench hops --seconds 10")
-def bench_hops_command(
-    seconds: Annotated[float, typer.Option(min=0.5, help="How long objects pass.")] = 5.0,
-    as_json: AsJson = False,
-) -> None:
-    """The delay that each relay adds, through five of them on loopback.
-
-    Exit status 1 if a hop adds a millisecond or more at the median.
-    """
-    from laps.bench import hops as bench_hops
-
-    with err.status("measuring") as status:
-        result = bench_hops.measure(seconds, status.update)
-    if as_json:
-        _print_line(json.dumps(result, indent=2))
-    else:
-        out.print(bench_hops.table(result))
-    if not bench_hops.holds(result):
-        raise typer.Exit(1)
-
-
-@bench.command("relay", epilog="Example: laps bench relay --only latency --only memory")
-def bench_relay_command(
-    seconds: Annotated[float, typer.Option(min=0.1, help="How long a measurement takes.")] = 3.0,
-    only: Annotated[
-        list[str] | None, typer.Option(metavar="CASE", help="Only this case. Repeatable.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """One relay and its clients: throughput, small objects, delay, memory, and what is lost.
-
-    Exit status 1 if something is not as the project asks of itself.
-    """
-    from laps.bench import relay as bench_relay
-
-    if unknown := set(only or ()) - set(bench_relay.CASES):
-        known = ", ".join(bench_relay.CASES)
-        raise ConfigError(f'--only "{unknown.pop()}": known are {known}')
-    with err.status("measuring") as status:
-        figures = bench_relay.measure(seconds, only or [], status.update)
-    if as_json:
-        _print_line(json.dumps(bench_relay.as_mapping(figures), indent=2))
-    else:
-        out.print(bench_relay.table(figures))
-    if not bench_relay.holds(figures):
-        raise typer.Exit(1)
-
-
-def _quic_table(results: Sequence[bench_quic.Result]) -> Table:
-    ours, *others = results[0].reached
-    table = Table(
-        title="QUIC on loopback, server and client on a core each",
-        caption="100 streams write 16 KiB each in turn; small writes are of 100 bytes, datagrams\n"
-        "of 1,000. In brackets: the least ratio the project asks of itself.",
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 0, 0, 1),
-    )
-    table.add_column("", no_wrap=True)
-    for name in (ours, *others):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in others:
-        table.add_column(f"{ours}/{name}", justify="right", no_wrap=True)
-    for result in results:
-        figures = [f"{figure:,.0f}" for figure in result.reached.values()]
-        ratios = [_ratio(result, name) for name in others]
-        table.add_row(f"{result.case.name}, {result.case.unit}", *figures, *ratios)
-    return table
-
-
-def _ratio(result: bench_quic.Result, name: str) -> str:
-    ratio, least = result.ratio(name), result.case.wanted.get(name)
-    text = "-" if ratio is None else f"{ratio:.2f}"
-    return text if least is None else f"{text} ({least:g})"

@@ -1,0 +1,218 @@
+"""`laps bench`: arguments and words; the measuring is done in `laps.bench`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from laps.errors import ConfigError, LapsError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laps.bench import quic as bench_quic
+
+bench = typer.Typer(help="Measure this machine; every figure beside its peers in one run.")
+
+out = Console()
+err = Console(stderr=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+
+
+def _print_line(line: str) -> None:
+    out.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+@bench.command("quic", epilog="Example: laps bench quic --only 'one stream' --rounds 5")
+def bench_quic_command(
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long a measurement takes.")] = 2.0,
+    rounds: Annotated[int, typer.Option(min=1, help="The median of so many is reported.")] = 3,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="CASE", help="Only this case. Repeatable.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The QUIC endpoint on loopback, beside qh3 alone and aioquic.
+
+    Exit status 1 if a ratio is below what the project asks of itself.
+    """
+    from laps.bench import quic as bench_quic
+
+    known = [case.name for case in bench_quic.CASES]
+    if unknown := set(only or ()) - set(known):
+        raise ConfigError(f'--only "{unknown.pop()}": known are {", ".join(known)}')
+    with err.status("measuring") as status:
+        results = bench_quic.measure(seconds, rounds, only or [], status.update)
+    if as_json:
+        _print_line(json.dumps(bench_quic.as_mapping(results), indent=2))
+    else:
+        out.print(_quic_table(results))
+    if not all(result.holds() for result in results):
+        raise typer.Exit(1)
+
+
+@bench.command("infobase", epilog="Example: laps bench infobase --count 1000000")
+def bench_infobase_command(
+    count: Annotated[
+        list[int] | None,
+        typer.Option(min=1, metavar="N", help="So many subscribes. Repeatable."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What subscribe information costs in one relay, from ten thousand to four million entries.
+
+    Exit status 1 if a million of them take more than 400 MB or 15 s.
+    """
+    from laps.bench import infobase as bench_infobase
+
+    with err.status("measuring") as status:
+        counts = tuple(count) if count else bench_infobase.COUNTS
+        results = bench_infobase.measure(counts, progress=status.update)
+    if as_json:
+        _print_line(json.dumps(bench_infobase.as_mapping(results), indent=2))
+    else:
+        out.print(bench_infobase.table(results))
+    if not bench_infobase.holds(results):
+        raise typer.Exit(1)
+
+
+@bench.command("hops", epilog="Example: laps bench hops --seconds 10")
+def bench_hops_command(
+    seconds: Annotated[float, typer.Option(min=0.5, help="How long objects pass.")] = 5.0,
+    as_json: AsJson = False,
+) -> None:
+    """The delay that each relay adds, through five of them on loopback.
+
+    Exit status 1 if a hop adds a millisecond or more at the median.
+    """
+    from laps.bench import hops as bench_hops
+
+    with err.status("measuring") as status:
+        result = bench_hops.measure(seconds, status.update)
+    if as_json:
+        _print_line(json.dumps(result, indent=2))
+    else:
+        out.print(bench_hops.table(result))
+    if not bench_hops.holds(result):
+        raise typer.Exit(1)
+
+
+@bench.command("relay", epilog="Example: laps bench relay --only latency --only memory")
+def bench_relay_command(
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long a measurement takes.")] = 3.0,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="CASE", help="Only this case. Repeatable.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """One relay and its clients: throughput, small objects, delay, memory, and what is lost.
+
+    Exit status 1 if something is not as the project asks of itself.
+    """
+    from laps.bench import relay as bench_relay
+
+    if unknown := set(only or ()) - set(bench_relay.CASES):
+        known = ", ".join(bench_relay.CASES)
+        raise ConfigError(f'--only "{unknown.pop()}": known are {known}')
+    with err.status("measuring") as status:
+        figures = bench_relay.measure(seconds, only or [], status.update)
+    if as_json:
+        _print_line(json.dumps(bench_relay.as_mapping(figures), indent=2))
+    else:
+        out.print(bench_relay.table(figures))
+    if not bench_relay.holds(figures):
+        raise typer.Exit(1)
+
+
+@bench.command("telemetry", epilog="Example: laps bench telemetry --tracks 1000 --rounds 12")
+def bench_telemetry_command(
+    seconds: Annotated[float, typer.Option(min=0.5, help="How long a turn takes.")] = 3.0,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns with telemetry off, and on.")] = 12,
+    tracks: Annotated[
+        int | None, typer.Option(metavar="1000|10000", help="Only with so many tracks.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What a relay's telemetry costs it, with a thousand tracks that flow, off and on in turns.
+
+    Exit status 1 if that is a hundredth of a core or more.
+    """
+    from laps.bench import telemetry as bench_telemetry
+
+    known = sorted({case.tracks for case in bench_telemetry.CASES})
+    if tracks is not None and tracks not in known:
+        raise ConfigError(f"--tracks {tracks}: known are {', '.join(map(str, known))}")
+    with err.status("measuring") as status:
+        results = bench_telemetry.measure(seconds, rounds, tracks, status.update)
+    if as_json:
+        _print_line(json.dumps(bench_telemetry.as_mapping(results), indent=2))
+    else:
+        out.print(bench_telemetry.table(results))
+    if not bench_telemetry.holds(results):
+        raise typer.Exit(1)
+
+
+@bench.command("plan", epilog="Example: laps bench plan --generate tracks=20e6,subscriptions=200e6")
+def bench_plan_command(
+    generate: Annotated[
+        str,
+        typer.Option(metavar="SIZE", help="nodes=2000,tracks=2e6,subscriptions=20e6, or others."),
+    ] = "nodes=2000,tracks=2e6,subscriptions=20e6",
+    rounds: Annotated[int, typer.Option(min=1, help="The median of so many is reported.")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Adding up a demand for a plan, on bucketed files, beside DuckDB and Polars.
+
+    Exit status 1 if laps on Spark is not twice as fast as the better of them.
+    """
+    try:
+        from laps.bench import plan as bench_plan
+        from laps.spark.planner.generate import parse_size
+    except ModuleNotFoundError as error:
+        raise LapsError(f"{error}: planning needs it: pip install 'laps[spark]'") from None
+
+    size = parse_size(generate)
+    with err.status("measuring") as status:
+        result = bench_plan.measure(size, rounds, status.update)
+    if as_json:
+        _print_line(json.dumps(bench_plan.as_mapping(result), indent=2))
+    else:
+        out.print(bench_plan.table(result))
+    if not result.holds():
+        raise typer.Exit(1)
+
+
+def _quic_table(results: Sequence[bench_quic.Result]) -> Table:
+    ours, *others = results[0].reached
+    table = Table(
+        title="QUIC on loopback, server and client on a core each",
+        caption="100 streams write 16 KiB each in turn; small writes are of 100 bytes, datagrams\n"
+        "of 1,000. In brackets: the least ratio the project asks of itself.",
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 0, 0, 1),
+    )
+    table.add_column("", no_wrap=True)
+    for name in (ours, *others):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in others:
+        table.add_column(f"{ours}/{name}", justify="right", no_wrap=True)
+    for result in results:
+        figures = [f"{figure:,.0f}" for figure in result.reached.values()]
+        ratios = [_ratio(result, name) for name in others]
+        table.add_row(f"{result.case.name}, {result.case.unit}", *figures, *ratios)
+    return table
+
+
+def _ratio(result: bench_quic.Result, name: str) -> str:
+    ratio, least = result.ratio(name), result.case.wanted.get(name)
+    text = "-" if ratio is None else f"{ratio:.2f}"
+    return text if least is None else f"{text} ({least:g})"
