@@ -13,10 +13,11 @@ import pytest
 
 import laps
 from laps.client import Location, NamespaceEvent, ObjectStatus, RequestRefused, SessionClosed
+from laps.client.names import show_track
 from laps.config import ClientsConfig, Config, PeeringConfig, RelayConfig
 from laps.errors import ConfigError, DatagramTooLarge, HandshakeFailed, LapsError
 from laps.net.runner import Runner
-from laps.types import Address
+from laps.types import Address, TrackName, hash_track
 from support.loopback import limits, on_loop, until
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ ways = pytest.mark.parametrize(
     [("moqt", 16), ("moqt", 14), ("https", 16), ("https", 14)],
     ids=lambda value: str(value),
 )
+
+
+TRACK = TrackName((b"demo",), b"t")
 
 
 def config(port: int = 0, *peers: Address, redirect: Address | None = None) -> Config:
@@ -267,7 +271,9 @@ async def test_latest_next_current_and_a_location() -> None:
 
 
 def largest(relay: Runner) -> Location | None:
-    return next((track.largest() for track in relay.relay.live.tracks.values()), None)
+    """Of the track that a test is about, if it is there."""
+    live = relay.relay.live.get(hash_track(TRACK).full_name_hash)
+    return None if live is None else live.largest()
 
 
 @on_loop
@@ -368,8 +374,7 @@ async def test_a_publisher_answers_for_what_the_relay_has_forgotten() -> None:
         track = await here.publish("demo", "t", first_group=0)
         await write(track, *range(9))
         await until(lambda: largest(relay) == Location(2, 2))
-        (live,) = relay.relay.live.tracks.values()
-        live.cached.clear()
+        relay.relay.live.track(hash_track(TRACK)).cached.clear()
         await write(track, 9)
         read = [item.payload async for item in there.fetch("demo", "t", end=(2, 0))]
         assert read == numbered(*range(9))
@@ -389,6 +394,28 @@ async def test_namespaces_come_and_go(scheme: str, draft: int) -> None:
             await first.end()
             event = await anext(events)
             assert (str(event), event.added) == ("demo/a", False)
+
+
+@ways
+@on_loop
+async def test_tracks_come_and_go_and_are_read_in_the_same_session(scheme: str, draft: int) -> None:
+    async with relaying() as relay, two(relay, scheme, drafts=(draft,)) as (here, there):
+        first = await here.publish("demo/a", "t", first_group=0)
+        await here.publish("other/b", "t")
+        async with there.tracks("demo") as events:
+            await events.listed()
+            assert [show_track(track) for track in events.known] == ["demo/a t"]
+            assert (await anext(events)).added
+            objects = there.subscribe("demo/a", "t")
+            await objects.established()
+            await write(first, 0, 1)
+            assert await take(objects, 2) == numbered(0, 1)
+            await here.publish("demo/c/d", "u")
+            assert str(await anext(events)) == "demo/c/d u"
+            await first.end()
+            event = await anext(events)
+            assert (str(event), event.added) == ("demo/a t", False)
+            assert await rest(objects) == []
 
 
 @ways
@@ -563,7 +590,7 @@ async def test_nobody_there_and_nobody_who_understands() -> None:
 @on_loop
 async def test_every_example_of_the_page_works(capsys: pytest.CaptureFixture[str]) -> None:
     examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(examples) == 5
+    assert len(examples) == 6
     async with relaying() as relay:
         address = str(relay.client_address)
         for example in examples:
@@ -574,3 +601,4 @@ async def test_every_example_of_the_page_works(capsys: pytest.CaptureFixture[str
     printed = capsys.readouterr().out
     assert "b'12:00:04'" in printed
     assert "demo/rooms/1 is there" in printed
+    assert "demo/rooms/1 chat is there" in printed

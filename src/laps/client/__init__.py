@@ -27,9 +27,12 @@ from laps.client.session import Session
 from laps.client.subgroup import Subgroup
 from laps.client.subscription import Subscription
 from laps.client.track import Track
-from laps.client.values import NamespaceEvent, Object, TrackInfo
+from laps.client.tracks import Tracks
+from laps.client.values import NamespaceEvent, Object, TrackEvent, TrackInfo
+from laps.config import QuicConfig
 from laps.errors import RequestRefused, SessionClosed
 from laps.types import Location
+from laps.wire.moqt.codes import RequestCode
 from laps.wire.moqt.data import ObjectStatus
 from laps.wire.moqt.messages import GroupOrder, TrackProperties
 
@@ -42,17 +45,21 @@ __all__ = [
     "Namespaces",
     "Object",
     "ObjectStatus",
+    "QuicConfig",
     "QuicrSession",
     "QuicrSubscription",
     "QuicrSubscriptions",
     "QuicrTrack",
+    "RequestCode",
     "RequestRefused",
     "Session",
     "SessionClosed",
     "Subgroup",
     "Subscription",
     "Track",
+    "TrackEvent",
     "TrackInfo",
     "TrackProperties",
+    "Tracks",
     "connect",
 ]

@@ -18,7 +18,7 @@ from laps.client.inbound import Inbound
 from laps.client.outbound import Outbound
 from laps.errors import LapsError, RequestRefused
 from laps.net.bidirectional import Bidirectional
-from laps.sessions.moqt import MoqtSession
+from laps.sessions.moqt import MoqtLimits, MoqtSession
 from laps.wire.moqt.codes import RequestCode, ResetCode
 from laps.wire.moqt.messages import (
     ClientSetup,
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from laps.net.transport import Transport
     from laps.sessions.requests import Answer, Request
+    from laps.types import TrackName
     from laps.wire.moqt.dialect import Dialect
     from laps.wire.moqt.messages import Message, Namespace
 
@@ -58,6 +59,9 @@ log = logging.getLogger(__name__)
 
 # A publisher waits with the next object, too, while so many streams have not begun.
 STREAMS_WAITING: Final = 1000
+
+# A relay keeps a request open for each track that it tells of.
+MAX_OFFERS: Final = 100_000
 
 
 class Channel(Carrier):
@@ -81,6 +85,7 @@ class Channel(Carrier):
             Bidirectional(transport, self.egress, self.close),
             dialect,
             is_client=is_client,
+            limits=MoqtLimits(requests=MAX_OFFERS),
             webtransport=webtransport,
         )
         # HTTP/3 takes some of the first streams for itself.
@@ -89,6 +94,10 @@ class Channel(Carrier):
         self.outbound = Outbound(self)
         self.watches: list[Callable[[Namespace, bool], None]] = []
         "Told of namespaces that come and go."
+        self.offers: list[Callable[[TrackName, bool], bool]] = []
+        "Told of tracks that come and go; whether that is of interest."
+        self.offered: dict[int, TrackName] = {}
+        "Tracks that the relay has told of with PUBLISH, by its request."
         self.ready: asyncio.Future[None] = self.loop.create_future()
         self.streams_begun = 0
         "Streams of ours, of which some may wait to be opened."
@@ -214,6 +223,8 @@ class Channel(Carrier):
             case Goaway():
                 if not self.leaving.done():
                     self.leaving.set_result(message.uri.decode("utf-8", "replace"))
+            case PublishDone(request_id) if request_id in self.offered:
+                self._tell_track(self.offered.pop(request_id), False)
             case PublishDone():
                 self.inbound.done(message)
             case NamespaceAdded(namespace):
@@ -225,10 +236,14 @@ class Channel(Carrier):
                 self._tell(namespace, True)
             case PublishNamespaceDone(_, namespace) if namespace is not None:
                 self._tell(namespace, False)
-            case Publish(request_id, _, alias):
+            case Publish(request_id, track, alias):
                 # Whoever wants a track subscribes to it.
-                self.session.drop_alias(alias)
-                self.refuse(request_id, RequestCode.UNINTERESTED, "nobody here asked for it")
+                self.session.drop_alias(alias, request_id)
+                if self._tell_track(track, True):
+                    self.offered[request_id] = track
+                    self.session.send(PublishOk(request_id, forward=False))
+                else:
+                    self.refuse(request_id, RequestCode.UNINTERESTED, "nobody here asked for it")
             case SubscribeNamespace(request_id):
                 self.refuse(request_id, RequestCode.NOT_SUPPORTED, "this is no relay")
             case Subscribe() | Fetch() | TrackStatus() | RequestUpdate() | PublishNamespaceCancel():
@@ -241,6 +256,10 @@ class Channel(Carrier):
     def refuse(self, request_id: int, code: RequestCode, reason: str) -> None:
         """Answer a request with an error; the session goes on."""
         self.session.send(RequestError(request_id, code, reason))
+
+    def _tell_track(self, track: TrackName, added: bool) -> bool:
+        told = [offer(track, added) for offer in self.offers]
+        return any(told)
 
     def _tell(self, namespace: Namespace, added: bool) -> None:
         for watch in list(self.watches):

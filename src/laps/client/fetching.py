@@ -12,6 +12,7 @@ from laps.client.names import show_track
 from laps.client.values import object_from
 from laps.errors import RequestRefused, SessionClosed
 from laps.types import Location
+from laps.wire.moqt.codes import RequestCode
 from laps.wire.moqt.data import ObjectStatus
 from laps.wire.moqt.fetch import EndOfRange
 from laps.wire.moqt.messages import (
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from laps.types import TrackName
     from laps.wire.moqt.fetch import FetchItem
 
+Range = tuple[Location, Location]
+"From and to, both included."
+
 # A range whose stream breaks off is asked for again, from there on, so many times.
 ATTEMPTS = 3
 
@@ -43,11 +47,15 @@ class FetchRun:
         self, channel: Channel, message: Fetch, take: Callable[[list[Object]], None]
     ) -> None:
         self.channel = channel
+        self.unknown: list[Range] = []
+        "Ranges of which the relay knows neither objects nor that there are none."
         self.result: asyncio.Future[FetchOk | RequestError | None] = channel.loop.create_future()
         "The relay's answer when all is there; None if the stream broke off."
         self._take = take
         self._answer: FetchOk | None = None
         self._complete = False
+        wanted = message.range
+        self._next = wanted.start if isinstance(wanted, StandaloneFetch) else Location(0, 0)
         self._flow = FetchInflow(channel, self, message)
 
     def answered(self, answer: FetchOk | RequestError) -> None:
@@ -62,7 +70,19 @@ class FetchRun:
     def items(self, items: list[FetchItem]) -> None:
         """As `FetchSink`."""
         dialect = self.channel.dialect
-        self._take([object_from(i, dialect) for i in items if not isinstance(i, EndOfRange)])
+        objects: list[Object] = []
+        before: FetchItem | None = None
+        for item in items:
+            if isinstance(item, EndOfRange):
+                if item.unknown:
+                    start = self._next if before is None else _behind(before)
+                    self.unknown.append((start, Location(item.group, item.object_id)))
+            else:
+                objects.append(object_from(item, dialect))
+            before = item
+        if before is not None:
+            self._next = _behind(before)
+        self._take(objects)
 
     def ended(self, complete: bool) -> None:
         """As `FetchSink`."""
@@ -82,6 +102,10 @@ class FetchRun:
         self.result.cancel()
 
 
+def _behind(item: FetchItem) -> Location:
+    return Location(item.group, item.object_id + 1)
+
+
 class Fetching(Reading):
     """The objects of a range, as `Session.fetch` returns them: an asynchronous iterator."""
 
@@ -98,6 +122,12 @@ class Fetching(Reading):
         self.track = track
         self.end_of_track = False
         "Whether the relay said that the last object of the range is the last of the track."
+        self.end: Location | None = None
+        "Where the range ends, as far as there is anything: one past the last object."
+        self.unknown: list[Range] = []
+        """First and last locations between which the relay does not know what there is.
+
+        It has let go what was there, or nobody could be asked. Draft 14 has no word for it."""
         self._session = session
         self._range = StandaloneFetch(track, start, end)
         self._order = GroupOrder.DESCENDING if descending else GroupOrder.ASCENDING
@@ -113,8 +143,8 @@ class Fetching(Reading):
         self._intake.buffer.attach()
 
     def _take(self, items: list[Object]) -> None:
-        for item in items:
-            self._last = item.location
+        if items:
+            self._last = items[-1].location
         wanted = [item for item in items if item.status is ObjectStatus.NORMAL]
         self._intake.push(wanted)
         self._intake.buffer.put(sum(item.cost for item in wanted))
@@ -140,9 +170,10 @@ class Fetching(Reading):
         try:
             result = await run.result
         finally:
+            self.unknown += run.unknown
             run.close()
         if isinstance(result, RequestError):
-            if self._last is not None:
+            if self._last is not None and result.code == RequestCode.INVALID_RANGE:
                 return True  # it broke off behind the last object there is
             what = f"a fetch of {show_track(self.track)}"
             raise RequestRefused(what, result.code, result.reason)
@@ -151,5 +182,5 @@ class Fetching(Reading):
                 what = f"a fetch of {show_track(self.track)} in descending order"
                 raise SessionClosed(f"{what} broke off: its stream was reset")
             return False
-        self.end_of_track = result.end_of_track
+        self.end_of_track, self.end = result.end_of_track, result.end
         return True

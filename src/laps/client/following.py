@@ -97,12 +97,14 @@ class Following(Reading):
     def _is_wanted(self, item: Object) -> bool:
         if item.location < self._minimum:
             return False
+        if item.status is not ObjectStatus.NORMAL:
+            return self._markers and self._seen.mark(item.location)
         verdict = self._seen.add(item.group, item.id, item.payload)
         if verdict is Verdict.ANOTHER:
             log.info("%s begins anew at group %d", show_track(self.track), item.group)
             self._seen.start(item.location)
             verdict = self._seen.add(item.group, item.id, item.payload)
-        return verdict is Verdict.NEW and (self._markers or item.status is ObjectStatus.NORMAL)
+        return verdict is Verdict.NEW
 
     def _stuck(self) -> None:
         """The application waits, and what there is has to wait for something else."""

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Final
 from laps.client.inflows import FetchInflow, Inflow
 from laps.wire.buffer import Incomplete
 from laps.wire.moqt.codes import ResetCode
-from laps.wire.moqt.data import FetchHeader, decode_datagram, decode_stream_header
+from laps.wire.moqt.data import (
+    FetchHeader,
+    ObjectStatus,
+    decode_datagram,
+    decode_stream_header,
+)
 from laps.wire.moqt.fetch import FetchReader
 from laps.wire.moqt.objects import Object, ObjectReader
 
@@ -33,6 +38,8 @@ class _Reading:
     owner: Inflow | FetchInflow
     reader: ObjectReader | FetchReader
     group: int = 0
+    ends_group: bool = False
+    "The last object of the group is the last of the stream."
 
 
 @dataclass(slots=True)
@@ -153,7 +160,9 @@ class Inbound:
         items = reading.reader.feed(data)
         if items:
             if isinstance(owner, Inflow):
-                owner.sink.objects(items)  # type: ignore[arg-type]  # an ObjectReader's
+                if items[-1].status:  # type: ignore[union-attr]  # an ObjectReader's
+                    reading.ends_group = False  # that is said already
+                owner.sink.objects(items)  # type: ignore[arg-type]
             else:
                 owner.sink.items(items)  # type: ignore[arg-type]  # objects are items
         if fin:
@@ -165,6 +174,8 @@ class Inbound:
     def _over(self, reading: _Reading, *, complete: bool) -> None:
         owner = reading.owner
         if isinstance(owner, Inflow):
+            if complete and reading.ends_group:
+                owner.sink.objects([_end_of_group(reading)])
             owner.open -= 1
             owner.sink.closed(reading.group)
         else:
@@ -205,7 +216,8 @@ class Inbound:
                 else:
                     self._hold(stream_id, data, fin, header.alias)
                 return
-            reading = _Reading(inflow, ObjectReader(header, self.channel.dialect), header.group)
+            reader = ObjectReader(header, self.channel.dialect)
+            reading = _Reading(inflow, reader, header.group, header.end_of_group)
             inflow.streams += 1
             inflow.open += 1
             inflow.sink.opened(header.group, stream_id)
@@ -290,3 +302,10 @@ class Inbound:
     def review(self) -> None:
         """Somebody waits for an answer, or no longer: read on, if that was what stopped it."""
         self.pool.changed()
+
+
+def _end_of_group(reading: _Reading) -> Object:
+    """What the header of a stream has said, told where it is so."""
+    reader = reading.reader
+    assert isinstance(reader, ObjectReader)  # noqa: S101 - a fetch ends no group
+    return Object(reading.group, 0, reader.next_id, None, ObjectStatus.END_OF_GROUP)

@@ -83,6 +83,7 @@ class Seen:
         self._below = 0
         "Groups below this one are forgotten, and count as given."
         self._marks: OrderedDict[Location, int] = OrderedDict()
+        self._markers: OrderedDict[Location, None] = OrderedDict()
 
     def start(self, at: Location) -> None:
         """Nothing ahead of a location is wanted; what was given before does not count."""
@@ -90,6 +91,7 @@ class Seen:
         self.largest = None
         self._groups.clear()
         self._marks.clear()
+        self._markers.clear()
         self._below = at.group
         if at.object:
             self._groups[at.group] = Ids(at.object)
@@ -116,6 +118,15 @@ class Seen:
         if self.largest is None or place > self.largest:
             self.largest = place
         return Verdict.NEW
+
+    def mark(self, place: Location) -> bool:
+        """A marker is about to be given: whether it is new. An object may have its number, too."""
+        if place in self._markers or place.group < self._below:
+            return False
+        self._markers[place] = None
+        if len(self._markers) > GROUPS:
+            self._markers.popitem(last=False)
+        return True
 
     def is_forgotten(self, largest: Location) -> bool:
         """Whether a track that has come to `largest` must have begun anew."""

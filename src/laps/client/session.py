@@ -11,6 +11,7 @@ from laps.client.names import namespace_of, show_track, track_of
 from laps.client.namespaces import Namespaces
 from laps.client.subscription import Subscription
 from laps.client.track import Track
+from laps.client.tracks import Tracks
 from laps.client.values import TrackInfo
 from laps.errors import LapsError
 from laps.types import Location
@@ -182,6 +183,19 @@ class Session(LastingSession[Channel]):
             print(event, "is there" if event.added else "is gone")
         """
         made = Namespaces(self, namespace_of(prefix, prefix=True))
+        self._readers.add(made)
+        return made
+
+    def tracks(self, prefix: NamespaceLike = "") -> Tracks:
+        """The tracks below a prefix that are published one by one, as they come and go.
+
+            async for event in session.tracks("demo"):
+                print(event, "is there" if event.added else "is gone")
+
+        Their objects are not sent; subscribe to those that you want. What is published with
+        `push=False` is told by its namespace only, and not by its name.
+        """
+        made = Tracks(self, namespace_of(prefix, prefix=True))
         self._readers.add(made)
         return made
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from laps.client.names import show_namespace
+from laps.client.names import show_namespace, show_track
 from laps.types import Location
 from laps.wire.moqt.data import ObjectStatus
 from laps.wire.moqt.translate import decode_extensions
 
 if TYPE_CHECKING:
+    from laps.types import TrackName
     from laps.wire.moqt import objects as wire
     from laps.wire.moqt.dialect import Dialect
     from laps.wire.moqt.messages import KeyValue, Namespace, TrackProperties
@@ -72,6 +73,17 @@ class NamespaceEvent:
 
     def __str__(self) -> str:
         return show_namespace(self.namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class TrackEvent:
+    """A track that somebody publishes, or no longer does."""
+
+    track: TrackName
+    added: bool
+
+    def __str__(self) -> str:
+        return show_track(self.track)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from laps.infobase.sequences import SequenceCounters, Sequences
 from laps.types import sequence_newer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from laps.types import NamespaceInfo, NodeId
 
@@ -135,16 +135,23 @@ class Namespaces:
             for source in sorted(sources)
         ]
 
+    def sources(self, names: Names) -> Collection[NodeId]:
+        """The nodes that offer one namespace and name."""
+        return self._sources.get(names, ())
+
     def names(self) -> list[Names]:
         """Everything that is offered, once each."""
         return list(self._sources)
 
     def offering(self, namespace: tuple[bytes, ...], name: bytes) -> list[NodeId]:
-        """The nodes that offer a track: by its name, or by a beginning of its namespace."""
-        found: set[NodeId] = set(self._sources.get((namespace, name), ()))
+        """The nodes that offer a track, from the closest offer to the widest.
+
+        By its name, or by a beginning of its namespace.
+        """
+        found = dict.fromkeys(sorted(self._sources.get((namespace, name), ())))
         for length in range(len(namespace), -1, -1):
-            found |= self._sources.get((namespace[:length], None), set())
-        return sorted(found)
+            found |= dict.fromkeys(sorted(self._sources.get((namespace[:length], None), ())))
+        return list(found)
 
     # -- how it works ----------------------------------------------------------------------------
 

@@ -9,24 +9,21 @@ the track that has too much or of all; what is still being written is cut at an 
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from laps.relay.cached_streams import CachedStream
+from laps.relay.past import Past
+from laps.relay.ranges import LAST_OBJECT
 from laps.types import Location
-from laps.wire.moqt.boundaries import BoundaryScanner
-from laps.wire.moqt.codes import MoqtViolation
 from laps.wire.moqt.data import ObjectStatus, decode_datagram
 from laps.wire.moqt.dialect import DRAFT16
-from laps.wire.moqt.objects import Object, ObjectReader
+from laps.wire.moqt.objects import Object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Hashable, Iterator
 
     from laps.wire.moqt.data import SubgroupHeader
-
-# The times of chunks are remembered this finely.
-MARK_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,175 +44,6 @@ class CacheCounters:
     expired_objects: int = 0
     "By what their publishers said of how long they are of use."
     trimmed_streams: int = 0
-
-
-class CachedStream:
-    """The objects of one stream, behind its header; the header is kept decoded."""
-
-    __slots__ = (
-        "_group",
-        "_marks",
-        "_scanned",
-        "base",
-        "chunks",
-        "dropped_id",
-        "fin",
-        "header",
-        "live",
-        "malformed",
-        "scanner",
-        "size",
-        "source",
-        "waiting",
-    )
-
-    def __init__(self, group: CachedGroup, header: SubgroupHeader, source: Hashable) -> None:
-        self.header = header
-        self.source = source
-        self.chunks: list[bytes | memoryview] = []
-        self.size = 0
-        self.base = 0
-        "Bytes that were here and were dropped; an object begins behind them."
-        self.dropped_id: int | None = None
-        "The id of the last object that was dropped."
-        self.live = True
-        self.fin = False
-        self.malformed = False
-        "Its objects cannot be told apart from somewhere on."
-        self.scanner = BoundaryScanner(DRAFT16, header.has_extensions)
-        self.waiting: list[Callable[[], None]] = []
-        "To be called when more of it has come, or its end."
-        self._scanned = 0
-        self._group = group
-        self._marks = [(0, group.track.cache.now)]
-
-    @property
-    def subgroup(self) -> int:
-        """Its subgroup, as the header or the first object has it."""
-        subgroup = self.header.subgroup
-        return (self.scan().first_object_id or 0) if subgroup is None else subgroup
-
-    @property
-    def touched(self) -> float:
-        """When the last of it came, give or take a tenth of a second."""
-        return self._marks[-1][1]
-
-    def append(self, data: bytes | memoryview) -> None:
-        """Keep bytes that came."""
-        size, group = len(data), self._group
-        if group.gone:
-            return
-        cache = group.track.cache
-        if cache.now - self._marks[-1][1] > MARK_S:
-            self._marks.append((self.base + self.size, cache.now))
-        self.chunks.append(data)
-        self.size += size
-        group.size += size
-        group.track.size += size
-        cache.size += size
-        if cache.size > cache.limits.total_bytes or group.track.size > cache.limits.track_bytes:
-            cache.shrink(group.track)
-        if self.waiting:
-            self._notify()
-
-    def ended(self, *, fin: bool) -> None:
-        """Nothing more comes; with a FIN it was all."""
-        self.live, self.fin = False, fin
-        self._notify()
-
-    def _notify(self) -> None:
-        calls, self.waiting = self.waiting, []
-        for call in calls:
-            call()
-
-    def under_way(self) -> int | None:
-        """The id of an object that has begun to come, and goes on."""
-        scanner = self.scan()
-        last = scanner.last_object_id
-        whole = not self.live or self.malformed or last == scanner.complete_id
-        return None if whole else last
-
-    def scan(self) -> BoundaryScanner:
-        """Look at what came since the last time."""
-        try:
-            for chunk in () if self.malformed else self.chunks[self._scanned :]:
-                self.scanner.feed(chunk)
-        except MoqtViolation:
-            self.malformed = True
-        self._scanned = len(self.chunks)
-        return self.scanner
-
-    def tail(self) -> bytes:
-        """What has come of the object under way, as of the last scan."""
-        skip = self.scanner.next_object_offset - self.base
-        whole = b"".join(self.chunks[: self._scanned])
-        return whole[skip:]
-
-    def objects(self, oldest: float) -> Iterator[Object]:
-        """The objects that are whole, leaving out those that came before a time."""
-        reader = ObjectReader(self.header, DRAFT16)
-        if self.dropped_id is not None:
-            reader.resume(self.dropped_id, self.subgroup)
-        offset = self.base
-        ids: dict[int, float] = {}
-        found: list[Object] = []
-        try:
-            for chunk in self.chunks:
-                at = self._time_of(offset)
-                offset += len(chunk)
-                for item in reader.feed(chunk):
-                    found.append(item)
-                    ids[item.object_id] = at
-        except MoqtViolation:
-            pass  # what came before it is whole
-        for item in found:
-            if ids[item.object_id] >= oldest:
-                yield item
-
-    def trim(self) -> int:
-        """Drop what is whole, keeping what follows the last object that began; bytes freed."""
-        scanner = self.scan()
-        if self.malformed:
-            return self.clear()
-        cut = scanner.next_object_offset - self.base
-        if cut <= 0:
-            return 0
-        kept: list[bytes | memoryview] = []
-        left = cut
-        for chunk in self.chunks:
-            if left >= len(chunk):
-                left -= len(chunk)
-            else:
-                kept.append(chunk[left:])
-                left = 0
-        self.chunks = kept
-        self._scanned = len(kept)
-        self.base += cut
-        self.dropped_id = scanner.complete_id
-        self._marks = self._marks[max(0, bisect_right(self._marks, (self.base, 1e18)) - 1) :]
-        self._shrink(cut)
-        return cut
-
-    def clear(self) -> int:
-        """Drop everything; bytes freed."""
-        freed = self.size
-        self.base += freed
-        self.chunks = []
-        self._scanned = 0
-        self._shrink(freed)
-        self._notify()
-        return freed
-
-    def _shrink(self, size: int) -> None:
-        group = self._group
-        self.size -= size
-        group.size -= size
-        group.track.size -= size
-        group.track.cache.size -= size
-
-    def _time_of(self, offset: int) -> float:
-        index = bisect_right(self._marks, (offset, 1e18)) - 1
-        return self._marks[max(0, index)][1]
 
 
 class CachedGroup:
@@ -254,16 +82,50 @@ class CachedGroup:
         """Whether a stream of it is still open."""
         return any(stream.live for stream in self.streams)
 
-    def objects(self, oldest: float = 0.0) -> dict[int, Object]:
-        """What is there of it, by object id; statuses too."""
-        found = {key: item for key, (at, item) in self.fetched.items() if at >= oldest}
+    def objects(
+        self, oldest: float = 0.0, first: int = 0, last: int | None = None
+    ) -> dict[int, Object]:
+        """What is there of it, or of a part of it, by object id; statuses too."""
+        end = LAST_OBJECT if last is None else last
+        found = {
+            key: item
+            for key, (at, item) in self.fetched.items()
+            if at >= oldest and first <= key <= end
+        }
         for stream in self.streams:
-            for item in stream.objects(oldest):
+            for item in stream.objects(oldest, first, last):
                 found[item.object_id] = item
         for object_id, data in self.in_datagrams(oldest):
-            if object_id not in found:
+            if object_id not in found and first <= object_id <= end:
                 found[object_id] = _of_datagram(data)
         return found
+
+    def ids(self, oldest: float = 0.0) -> list[tuple[int, int]]:
+        """The ids of what is there of it, from and up to, in order and without overlap."""
+        found = [(key, key + 1) for key, (at, _) in self.fetched.items() if at >= oldest]
+        found += [(object_id, object_id + 1) for object_id, _ in self.in_datagrams(oldest)]
+        for stream in self.streams:
+            found += stream.ids(oldest)
+        joined: list[tuple[int, int]] = []
+        for first, end in sorted(found):
+            if joined and first <= joined[-1][1]:
+                joined[-1] = joined[-1][0], max(joined[-1][1], end)
+            else:
+                joined.append((first, end))
+        return joined
+
+    def end_of_track(self) -> int | None:
+        """The id of what marks the end of the track, if that is here."""
+        for stream in self.streams:
+            scanner = stream.scan()
+            if ObjectStatus.END_OF_TRACK in scanner.statuses:
+                return scanner.last_object_id
+        marks = ((item.object_id, item.status) for _, item in self.fetched.values())
+        found = [object_id for object_id, status in marks if status == ObjectStatus.END_OF_TRACK]
+        for object_id, data in self.in_datagrams():
+            if decode_datagram(data, DRAFT16).status == ObjectStatus.END_OF_TRACK:
+                found.append(object_id)
+        return found[0] if found else None
 
     def in_datagrams(self, oldest: float = 0.0) -> Iterator[tuple[int, bytes]]:
         """The objects that came in datagrams and are still of use."""
@@ -271,6 +133,12 @@ class CachedGroup:
         for object_id, (at, data) in list(self.datagrams.items()):
             if at >= oldest and (not until or until.get(object_id, now) >= now):
                 yield object_id, data
+
+    def trimmed(self, last_object: int | None) -> None:
+        """Its beginning was let go, up to an object."""
+        self.whole = False
+        self.track.past.dropped(self.id, last_object)
+        self.track.known = [s for s in self.track.known if not s[0] <= self.id <= s[1]]
 
     def largest(self) -> int | None:
         """The largest object id that has begun to come."""
@@ -329,10 +197,11 @@ class CachedGroup:
 class CachedTrack:
     """The groups of one track."""
 
-    __slots__ = ("cache", "groups", "known", "max_age_s", "seen", "size")
+    __slots__ = ("cache", "groups", "known", "max_age_s", "past", "seen", "size")
 
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: Cache, past: Past | None = None) -> None:
         self.cache = cache
+        self.past = past or Past()
         self.groups: dict[int, CachedGroup] = {}
         self.size = 0
         self.seen: Location | None = None
@@ -347,6 +216,7 @@ class CachedTrack:
         if group is None:
             group = self.groups[group_id] = CachedGroup(self, group_id, self.cache.now)
             self.cache.order[group] = None
+            self.past.saw(group_id)
         return group
 
     def open(self, header: SubgroupHeader, source: Hashable) -> CachedStream:
@@ -377,6 +247,10 @@ class CachedTrack:
         """Forget a group."""
         if group.live or group.id == max(self.groups):
             self.largest()
+        # Its last object tells where what was let go ends, if that is not the next group's to tell.
+        last = None if group.id + 1 in self.groups else group.largest()
+        if group.size or last is not None:
+            self.past.dropped(group.id, last)
         group.gone = True
         self.groups.pop(group.id, None)
         self.cache.order.pop(group, None)
@@ -392,6 +266,7 @@ class CachedTrack:
             self.drop(group)
         self.seen = None
         self.known = []
+        self.past.clear()
 
 
 class Cache:
@@ -420,7 +295,9 @@ class Cache:
                 return
             if group.live:
                 for stream in group.streams:
-                    self.counters.trimmed_streams += stream.trim() > 0
+                    if stream.trim() > 0:
+                        self.counters.trimmed_streams += 1
+                        group.trimmed(stream.dropped_id)
             else:
                 self.counters.evicted_groups += 1
                 group.track.drop(group)

@@ -29,7 +29,7 @@ from laps.wire.moqt.translate import needs_translation, translate_datagram
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from laps.relay.cache import CachedStream
+    from laps.relay.cached_streams import CachedStream
     from laps.relay.live import LiveTrack
     from laps.relay.live_streams import LiveStream
     from laps.relay.ports import OutStream

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from laps.relay.ranges import beyond, last_of
+from laps.relay.ranges import LAST_OBJECT, after, beyond, last_of, without
 from laps.types import Location
 from laps.wire.moqt.dialect import DRAFT16
 from laps.wire.moqt.fetch import EndOfRange, FetchReader
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from laps.relay.fetches import FetchCounters, FetchServing
     from laps.relay.live import LiveTrack
     from laps.relay.moqt import MoqtClient
+    from laps.relay.ranges import Range
     from laps.types import NodeId
     from laps.wire.moqt.messages import Message
     from laps.wire.moqt.objects import Object
@@ -60,14 +61,25 @@ class Errand:
     "What has come, by group and id: the cache may not have room for it."
     size: int = 0
     waiters: list[FetchServing] = field(default_factory=list)
+    at: Location = field(init=False)
+    "Behind the last that has come."
+    unknown: list[Range] = field(default_factory=list)
+    "What who was asked does not know of."
 
-    unknown: bool = False
-    "Who was asked does not know all of it."
+    def __post_init__(self) -> None:
+        self.at = self.start
 
     @property
     def answered_end(self) -> Location:
         """Where what was asked for ends, as far as there was anything."""
         return self.end if self.answer is None else min(self.end, self.answer.end, key=beyond)
+
+    def answered(self) -> list[Range]:
+        """What is known by the answer: objects, and that there are no others."""
+        known = [(self.start, last_of(self.answered_end))]
+        for span in self.unknown:
+            known = without(known, span)
+        return known
 
     def covers(self, start: Location, end: Location) -> bool:
         """Whether a range is part of it."""
@@ -168,8 +180,11 @@ class Errands:
             return False
         dialect = DRAFT16 if errand.client is None else errand.client.session.dialect
         for item in reader.feed(data):
+            place = Location(item.group, item.object_id)
+            begin, errand.at = errand.at, after(place)
             if isinstance(item, EndOfRange):
-                errand.unknown = errand.unknown or item.unknown
+                if item.unknown:
+                    errand.unknown.append((begin, place))
                 continue
             found: Object | None = item
             if dialect is not DRAFT16:
@@ -177,7 +192,7 @@ class Errands:
             if found is not None:
                 errand.size += len(found.payload)
                 errand.objects.setdefault(found.group, {})[found.object_id] = found
-                errand.track.cached.saw(Location(found.group, found.object_id))
+                errand.track.cached.saw(place)
         if errand.size > MAX_ERRAND_BYTES:
             self._over(errand, now, well=False)
             return False
@@ -211,8 +226,7 @@ class Errands:
         self._all.remove(errand)
         errand.track.pins -= 1
         if well:
-            well = not errand.unknown
-            if well:
+            if not errand.unknown:
                 self._remember(errand)
             if errand.client is not None:
                 errand.client.session.finish(errand.request_id)
@@ -236,7 +250,14 @@ class Errands:
         end = errand.answered_end
         last = end.group if end.object == 0 else end.group - 1
         if first <= last:
-            cached.known.append((first, last))
+            known = [(Location(first, 0), Location(last, LAST_OBJECT))]
+            # One that came after what was here knows nothing of it.
+            for lost in cached.past.lost(known, errand.objects):
+                known = without(known, lost)
+            for low, high in known:
+                whole = low.group + (low.object > 0), high.group - (high.object < LAST_OBJECT)
+                if whole[0] <= whole[1]:
+                    cached.known.append(whole)
         for group_id in (errand.start.group, end.group):
             group = cached.groups.get(group_id)
             if group is not None and errand.start.object == 0 and end.object == 0:

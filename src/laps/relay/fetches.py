@@ -13,7 +13,7 @@ and the gaps are marked as unknown.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from laps.relay.errands import Errands
 from laps.relay.ranges import LAST_OBJECT, Known, behind, last_of, without
@@ -45,6 +45,12 @@ if TYPE_CHECKING:
     from laps.wire.moqt.dialect import Dialect
     from laps.wire.moqt.messages import Message
     from laps.wire.moqt.objects import Object
+
+
+# So many objects are taken out of a group at once,
+SOME: Final = 1000
+# and so much is written at once: a call for each object takes longer than all the rest.
+PORTION_BYTES: Final = 16 * 1024
 
 
 class Asker(Protocol):
@@ -112,17 +118,19 @@ class FetchServing:
         self._writer = FetchWriter(asker.dialect)
         self._items: Iterator[Object | EndOfRange] | None = None
         self._tried = False
+        self._alone = False
+        "There is nobody to ask."
         self._over = False
         self._brought: dict[int, dict[int, Object]] = {}
-        self._answered: Range | None = None
-        "What has been asked for: of this, what did not come is not there."
+        self._answered: list[Range] = []
+        "What has been asked for and is known: of this, what did not come is not there."
         self._upto: Location | None = None
         "The largest there was when it was asked for."
 
     def resume(self, errand: Errand, now: float, *, well: bool) -> None:
         """What was missing has come, or will not."""
         if well:
-            self._answered = errand.start, last_of(errand.answered_end)
+            self._answered = errand.answered()
         self._brought = errand.objects
         self.begin(now)
 
@@ -140,6 +148,7 @@ class FetchServing:
             self._tried = True
             if self._fetches.errands.send(self, *span, now):
                 return
+            self._alone = True
         elif not self._tried:
             self._fetches.counters.from_cache += 1
         largest = cached.largest()
@@ -161,7 +170,7 @@ class FetchServing:
             return False
         cached, last = self.track.cached, self._last(self._upto)
         for group_id, group in cached.groups.items():
-            for stream in group.streams:
+            for stream in group.streams if self.start.group <= group_id <= last.group else ():
                 under_way = stream.under_way()
                 if under_way is not None and self.start <= Location(group_id, under_way) <= last:
                     stream.waiting.append(lambda: self.begin(cached.cache.now))
@@ -172,12 +181,24 @@ class FetchServing:
         return min(last_of(self.end), largest)
 
     def _gaps(self, start: Location, last: Location) -> list[Range]:
-        gaps = without(Known(self.track).gaps(start, last), self._answered)
+        gaps = self._unanswered(Known(self.track).gaps(start, last))
         for group_id, objects in self._brought.items() if gaps else ():
             for object_id in objects:
                 place = Location(group_id, object_id)
                 gaps = without(gaps, (place, place))
         return gaps
+
+    def _unanswered(self, gaps: list[Range]) -> list[Range]:
+        past = self.track.cached.past
+        if self._alone:
+            return past.unknown(gaps, self.track.cached.groups)
+        # Who was asked may have come after what was here, and know nothing of it.
+        lost = past.lost(gaps, self._brought) if self._answered else []
+        for known in self._answered:
+            gaps = without(gaps, known)
+        for gap in gaps:
+            lost = without(lost, gap)
+        return sorted(gaps + lost)
 
     def _missing(self, largest: Location | None) -> tuple[Location, Location] | None:
         """The part of the range that has to be asked for; None if all of it is known."""
@@ -210,30 +231,38 @@ class FetchServing:
         if out is None or self._items is None or self._over:
             return
         while not out.over and asker.has_room:
-            item = next(self._items, None)
-            if item is None:
-                self._end()
-                out.finish()
-                return
-            if isinstance(item, EndOfRange) and asker.dialect is not DRAFT16:
-                # It has no words for what is not known; what came before it is all it can have.
-                self._end()
-                out.reset(ResetCode.INTERNAL_ERROR)
-                return
-            if asker.dialect is not DRAFT16:
-                if isinstance(item, EndOfRange):  # it has been forgotten meanwhile
-                    self._end()
-                    out.reset(ResetCode.INTERNAL_ERROR)
-                    return
-                translated = translate_object(item, DRAFT16, asker.dialect)
-                if translated is None:
-                    continue
-                item = translated
-            data = self._writer.encode(item)
+            data, is_all = self._portion(self._items)
             if data:
                 out.write(data)
+            if is_all is not None:
+                self._end()
+                if is_all:
+                    out.finish()
+                else:
+                    out.reset(ResetCode.INTERNAL_ERROR)
+                return
         if out.over:
             self._end()
+
+    def _portion(self, items: Iterator[Object | EndOfRange]) -> tuple[bytes, bool | None]:
+        """What is written next; whether that is all, if it is the last: or else nothing follows."""
+        dialect, encode = self._asker.dialect, self._writer.encode
+        written: list[bytes] = []
+        size = 0
+        for item in items:
+            if dialect is DRAFT16:
+                data = encode(item)
+            elif isinstance(item, EndOfRange):
+                # It has no words for what is not known; what came before it is all it can have.
+                return b"".join(written), False
+            else:
+                translated = translate_object(item, DRAFT16, dialect)
+                data = b"" if translated is None else encode(translated)
+            written.append(data)
+            size += len(data)
+            if size >= PORTION_BYTES:
+                return b"".join(written), None
+        return b"".join(written), True
 
     def fail(self, code: RequestCode, reason: str) -> None:
         """There is nothing to send."""
@@ -264,19 +293,35 @@ class FetchServing:
         for first, upto in self._parts(start, last):
             # Looked at group by group: what was there may be gone when a slow reader comes to it.
             gaps = [] if self._descending else self._gaps(first, upto)
-            group = cached.groups.get(upto.group)
-            objects = {} if group is None else group.objects(oldest)
-            objects = self._brought.get(upto.group, {}) | objects
-            for object_id in sorted(objects):
-                place = Location(upto.group, object_id)
-                if not first <= place <= upto:
-                    continue
-                while gaps and gaps[0][1] < place:
+            begin = first.object if first.group == upto.group else 0
+            for item in self._objects(upto.group, begin, upto.object, oldest):
+                while gaps and gaps[0][1] < (item.group, item.object_id):
                     _, unknown = gaps.pop(0)
                     yield EndOfRange(*unknown, unknown=True)
-                yield objects[object_id]
+                yield item
             for _, unknown in gaps:
                 yield EndOfRange(*unknown, unknown=True)
+
+    def _objects(
+        self, group_id: int, first: int, last: int, oldest: float
+    ) -> Iterator[Object | EndOfRange]:
+        """The objects of a group that are here, or were brought."""
+        group, brought = self.track.cached.groups.get(group_id), self._brought.get(group_id)
+        if group is None or brought:
+            here = {} if group is None else group.objects(oldest, first, last)
+            objects = {**brought, **here} if brought else here
+            for object_id in sorted(objects):
+                if first <= object_id <= last:
+                    yield objects[object_id]
+            return
+        # Some at a time: a group may be long, and a reader slow.
+        for low, high in group.ids(oldest):
+            for begin in range(max(low, first), min(high, last + 1), SOME):
+                end = min(begin + SOME, high, last + 1)
+                objects = group.objects(oldest, begin, end - 1)
+                for object_id in range(begin, end):
+                    # What has been let go meanwhile is not said not to be there.
+                    yield objects.get(object_id) or EndOfRange(group_id, object_id, unknown=True)
 
     def _parts(self, start: Location, last: Location) -> Iterator[Range]:
         """A range in parts, each with a group that is here at its end; in the order asked for.

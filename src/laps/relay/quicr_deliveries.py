@@ -37,7 +37,7 @@ from laps.wire.quicr.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from laps.relay.cache import CachedStream
+    from laps.relay.cached_streams import CachedStream
     from laps.relay.clients import ClientLink
     from laps.relay.deliveries import Rank
     from laps.relay.fetches import FetchServing

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from laps.relay.watches import Watch
+from laps.telemetry.records import NAMESPACE
 from laps.wire.quicr.codes import QuicrCode, QuicrViolation
 from laps.wire.quicr.messages import PublishIntent, Response, SubscribeReply
 from laps.wire.quicr.names import NameRefused, encode_name
@@ -71,6 +72,7 @@ class Wildcards:
         wildcard = self._all[stream.id] = Wildcard(stream, pattern, message, now)
         client.session.send(stream, SubscribeReply(Response.OK))
         watch = Watch(stream.id, pattern.prefix, namespaces=False, tracks=True, forward=True)
+        watch.names_relays = message.name == NAMESPACE[0]
         client.edge.watches.watch(client, watch, now)
         wildcard.is_new = True
 

@@ -56,21 +56,21 @@ class Known:
         group = self._cached.groups[at.group]
         if group.whole or self._asked(at.group):
             return
-        ids = sorted(group.objects(self._cached.oldest()))
+        runs = group.ids(self._cached.oldest())
         end = group.end()
         if upto is None and end is None and self._is_over(at.group):
-            end = ids[-1] + 1 if ids else None
+            end = runs[-1][1] if runs else None
         stops = [place for place in (upto, None if end is None else end - 1) if place is not None]
         stop = min(stops, default=None)
         expected = at.object
-        for object_id in ids:
-            if object_id < expected:
+        for first, behind_last in runs:
+            if behind_last <= expected:
                 continue
-            if stop is not None and object_id > stop:
+            if stop is not None and first > stop:
                 break
-            if object_id > expected:
-                gaps.append((Location(at.group, expected), Location(at.group, object_id - 1)))
-            expected = object_id + 1
+            if first > expected:
+                gaps.append((Location(at.group, expected), Location(at.group, first - 1)))
+            expected = behind_last
         if stop is None:
             gaps.append((Location(at.group, expected), Location(at.group, LAST_OBJECT)))
         elif expected <= stop:
@@ -87,10 +87,8 @@ class Known:
         return any(first <= group_id <= last for first, last in self._cached.known)
 
 
-def without(gaps: list[Range], known: Range | None) -> list[Range]:
+def without(gaps: list[Range], known: Range) -> list[Range]:
     """What is left of gaps where a range is known."""
-    if known is None:
-        return gaps
     first, last = known
     left: list[Range] = []
     for gap in gaps:
@@ -100,7 +98,7 @@ def without(gaps: list[Range], known: Range | None) -> list[Range]:
         if gap[0] < first:
             left.append((gap[0], _before(first)))
         if gap[1] > last:
-            left.append((_after(last), gap[1]))
+            left.append((after(last), gap[1]))
     return left
 
 
@@ -110,7 +108,8 @@ def _before(place: Location) -> Location:
     return Location(place.group - 1, LAST_OBJECT)
 
 
-def _after(place: Location) -> Location:
+def after(place: Location) -> Location:
+    """The next place."""
     if place.object == LAST_OBJECT:
         return Location(place.group + 1, 0)
     return Location(place.group, place.object + 1)

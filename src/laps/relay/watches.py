@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from laps.relay.moqt import MoqtClient
+from laps.telemetry.records import NAMESPACE
 from laps.types import TrackName
 from laps.wire.moqt.messages import NamespaceOptions, RequestOk
 
@@ -29,6 +30,17 @@ class Watch:
     forward: bool
     told: dict[tuple[bytes, ...], int | None] = field(default_factory=dict)
     "What was told, and in draft 14 the request it was told by."
+    names_relays: bool = False
+    "It asks for what relays publish themselves, though its prefix is empty."
+
+    def shows(self, namespace: tuple[bytes, ...]) -> bool:
+        """Whether a namespace is below the prefix.
+
+        What relays publish themselves is for who asks for it: all there is does not name it.
+        """
+        if not self.prefix and namespace[:1] == NAMESPACE[:1]:
+            return self.names_relays
+        return namespace[: len(self.prefix)] == self.prefix
 
 
 class Watches:
@@ -54,7 +66,8 @@ class Watches:
         """Tell a client of what there is below a prefix, and of what comes."""
         client.watching[watch.request_id] = watch
         for info in self._edge.relay.extensions.namespaces.matching(watch.prefix):
-            self._tell(client, watch, info.namespace, info.name, now)
+            if watch.shows(info.namespace):
+                self._tell(client, watch, info.namespace, info.name, now)
 
     def remove(self, client: MoqtClient, prefix: tuple[bytes, ...]) -> None:
         """It no longer does."""
@@ -76,7 +89,7 @@ class Watches:
         info = change.info
         for client in list(self._edge.clients):
             for watch in list(client.watching.values()):
-                if info.namespace[: len(watch.prefix)] != watch.prefix:
+                if not watch.shows(info.namespace):
                     continue
                 if change.added:
                     self._tell(client, watch, info.namespace, info.name, now)
@@ -101,6 +114,8 @@ class Watches:
     def _tell_gone(
         self, client: AnyClient, watch: Watch, namespace: tuple[bytes, ...], name: bytes | None
     ) -> None:
-        if name is None and namespace in watch.told and isinstance(client, MoqtClient):
+        if name is not None:
+            client.withdraw(TrackName(namespace, name))
+        elif namespace in watch.told and isinstance(client, MoqtClient):
             said = watch.told.pop(namespace)
             client.session.tell_namespace_gone(watch.request_id, namespace, said)

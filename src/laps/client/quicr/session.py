@@ -229,6 +229,10 @@ class QuicrSession(LastingSession[QuicrChannel]):
         """As MoQT has it."""
         self._lacks("namespaces to watch", "use subscribe_all")
 
+    def tracks(self, *_: Any, **__: Any) -> NoReturn:
+        """As MoQT has it."""
+        self._lacks("tracks to watch", "use subscribe_all")
+
     async def track_status(self, *_: Any, **__: Any) -> NoReturn:
         """As MoQT has it."""
         self._lacks("TRACK_STATUS", "subscribe")

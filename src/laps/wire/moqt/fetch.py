@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from laps.errors import LocalProtocolError
-from laps.wire.buffer import Cursor, Incomplete, encode_varint
+from laps.wire.buffer import VARINT_MAX, Cursor, Incomplete, encode_varint
 from laps.wire.moqt.codes import violation
 from laps.wire.moqt.data import STATUSES, check_status
 from laps.wire.moqt.messages import DEFAULT_PRIORITY
@@ -88,6 +88,10 @@ class FetchReader(Assembler[FetchItem]):
         read_object = self._read_14 if self._draft == 14 else self._read_16
         start = position
         while cursor.remaining:
+            if not data[cursor.offset] and self._draft != 14 and self._priority is not None:
+                cursor.offset = start = self._read_plain(data, cursor.offset, items)
+                if not cursor.remaining:
+                    break
             start = cursor.offset
             try:
                 item, length = read_object(cursor, start)
@@ -103,6 +107,34 @@ class FetchReader(Assembler[FetchItem]):
                 cursor.offset = start = end
             items.append(item)
         return start
+
+    def _read_plain(self, data: bytes, position: int, items: list[FetchItem]) -> int:
+        """Objects that have nothing of their own but a payload: most have not, and come in rows.
+
+        What is not whole, or large, is left to the others.
+        """
+        size = len(data)
+        object_id, group, priority = self._object_id, self._group, self._priority
+        if object_id is None or group is None:
+            return position
+        last = object_id
+        while position + 2 < size and not data[position]:
+            length = data[position + 1]
+            begin = position + 2
+            if length >= 0x80 or (length >= 0x40 and begin >= size):
+                break
+            if length >= 0x40:
+                length = (length & 0x3F) << 8 | data[begin]
+                begin += 1
+            end = begin + length
+            if end > size or last >= VARINT_MAX:
+                break
+            last += 1
+            items.append(Object(group, 0, last, priority, 0, b"", data[begin:end]))
+            position = end
+        if last != object_id:
+            self._object_id, self._subgroup = last, 0
+        return position
 
     def _read_14(self, cursor: Cursor, start: int) -> tuple[FetchItem, int]:
         group, subgroup = cursor.varint("group"), cursor.varint("subgroup")
@@ -213,6 +245,17 @@ class FetchWriter:
 
     def _encode_16(self, item: Object, priority: int) -> bytes:
         last = self._last
+        if (
+            last is not None
+            and item.subgroup == 0
+            and item.object_id == last.object_id + 1
+            and item.group == last.group
+            and priority == last.priority
+            and not item.extensions
+            and not item.datagram
+        ):  # nearly always
+            last.object_id, last.subgroup = item.object_id, 0
+            return b"\0" + encode_varint(len(item.payload)) + item.payload
         flags, parts = 0, []
         if last is None or item.group != last.group:
             flags |= _GROUP

@@ -179,6 +179,11 @@ class ObjectReader(Assembler[Object]):
         self._has_extensions = header.has_extensions
         self._last_id = -1
 
+    @property
+    def next_id(self) -> int:
+        """The id behind the last object that began."""
+        return self._last_id + 1
+
     def resume(self, last_id: int, subgroup: int) -> None:
         """Go on behind an object that was read elsewhere."""
         self._last_id = last_id
