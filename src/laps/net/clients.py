@@ -71,6 +71,8 @@ class Clients:
         self.egress = egress
         self.touched = touched
         self.connections: dict[ClientConnection, None] = {}
+        self.past_dropped_groups = 0
+        "Of sessions that are over."
         self._none = asyncio.Event()
         self._none.set()
         self._drafts = config.drafts
@@ -88,7 +90,9 @@ class Clients:
 
     def remove(self, connection: ClientConnection) -> None:
         """A session is over."""
-        self.connections.pop(connection, None)
+        if connection in self.connections:
+            del self.connections[connection]
+            self.past_dropped_groups += connection.egress.counters.dropped_groups
         if not self.connections:
             self._none.set()
 
@@ -276,6 +280,10 @@ class ClientConnection:
             logging.INFO if close.by_peer or close.code == SessionCode.NO_ERROR else logging.WARNING
         )
         log.log(level, "client at %s: %s", self, close)
+        if level is logging.WARNING:
+            # Who it was stays in the log: whoever reads telemetry need not know.
+            journal, protocol = self._clients.edge.relay.journal, self.transport.alpn
+            journal.note(monotonic(), "client_closed", protocol, reason=str(close))
         self.client.closed(monotonic())
         self._clients.touched()
 

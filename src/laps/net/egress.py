@@ -90,6 +90,11 @@ class Counters:
     expired_datagrams: int = 0
     overflowed_datagrams: int = 0
 
+    @property
+    def dropped_groups(self) -> int:
+        """Streams that were given up because the other side does not keep up."""
+        return self.overflowed_streams + self.expired_streams
+
 
 class EgressStream:
     """One outgoing stream; it opens on the connection when its first bytes have their turn."""

@@ -71,10 +71,16 @@ class Gauge:
             node_id = relay.node_of(link.id)
             if node_id is None or relay.peers[node_id].is_stub:
                 continue
-            packets = sent / max(stats.udp_payload_bytes, 1)
-            lost = stats.lost_packets - lost_before
-            loss = min(1.0, lost / packets) if packets > lost else float(lost > 0)
+            loss = loss_of(stats.lost_packets - lost_before, sent, stats.udp_payload_bytes)
             known = paths.get(node_id)
             if known is None or stats.srtt_us < known.srtt_us:
                 paths[node_id] = Reachability(node_id, stats.srtt_us, loss)
         return sent_bytes, list(paths.values())
+
+
+def loss_of(lost_packets: int, sent_bytes: int, udp_payload_bytes: int) -> float:
+    """The share of packets lost, 0 to 1; QUIC counts bytes that it sent, and not packets."""
+    packets = sent_bytes / max(udp_payload_bytes, 1)
+    if packets > lost_packets:
+        return min(1.0, lost_packets / packets)
+    return float(lost_packets > 0)

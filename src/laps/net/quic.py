@@ -41,7 +41,7 @@ from laps.net.engine import (
 from laps.net.retry import RetryTokens
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from laps.config import QuicConfig
     from laps.errors import ConnectionClosed
@@ -86,6 +86,9 @@ class Counters:
     unroutable_datagrams: int = 0
     refused_for_half_open: int = 0
     refused_for_connections: int = 0
+    past_sent_bytes: int = 0
+    "Of connections that are over, as the next."
+    past_received_bytes: int = 0
 
 
 Accept = Callable[[Connection], Receiver]
@@ -152,6 +155,12 @@ class Endpoint:
     def connections(self) -> tuple[Connection, ...]:
         """Those established and not closed."""
         return tuple(c for c in self._connections if c.established)
+
+    def traffic(self) -> Iterator[tuple[int, int]]:
+        """Bytes sent and received: of all connections that are over, then of each that is not."""
+        yield self.counters.past_sent_bytes, self.counters.past_received_bytes
+        for connection in list(self._connections):
+            yield connection.engine.traffic()
 
     @property
     def half_open(self) -> int:
@@ -227,16 +236,15 @@ class Endpoint:
         for connection in list(self._connections):
             connection.close(code, reason)
         self._serve()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(GOODBYE_S):
-                await self._empty.wait()
-        self._closed = True
-        for connection in list(self._connections):
-            self._forget(connection)
-        self._ticker.cancel()
-        if self._serving is not None:
-            self._serving.cancel()
-        self._udp.close()
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(GOODBYE_S):
+                    await self._empty.wait()
+        finally:  # who is cancelled while saying goodbye frees the port all the same
+            self._closed = True
+            for connection in list(self._connections):
+                self._forget(connection)
+            self.abandon()
 
     def abandon(self) -> None:
         """Free the port at once, and leave the peers to find out."""
@@ -520,7 +528,11 @@ class Endpoint:
     def _forget(self, connection: Connection) -> None:
         for cid in connection.cids:
             self._routes.pop(cid, None)
-        self._connections.pop(connection, None)
+        if connection in self._connections:
+            del self._connections[connection]
+            sent, received = connection.engine.traffic()
+            self.counters.past_sent_bytes += sent
+            self.counters.past_received_bytes += received
         self._dirty.pop(connection, None)
         self._half_open.pop(connection, None)
         if not connection.alpn:

@@ -28,6 +28,8 @@ from laps.net.discovery import Announcement, Announcer
 from laps.net.gauge import Gauge
 from laps.net.link import EXTENDED_ALPN, PEERING_ALPN, LinkEvents, QuicLink
 from laps.net.quic import Endpoint
+from laps.net.reporter import Reporter
+from laps.net.senses import Senses
 from laps.relay import failover
 from laps.relay.cache import CacheLimits
 from laps.relay.edge import Edge, EdgeSettings
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from laps.config import Config
     from laps.errors import ConnectionClosed
     from laps.net.connection import Connection
+    from laps.routing.plan import Plan
 
 log = logging.getLogger(__name__)
 
@@ -118,6 +121,11 @@ class Runner:
         self._gauge = Gauge(config.node, self._told_address())
         self._measuring = self._loop.call_later(MEASURE_S, self._measure)
         self._diallers: dict[int, Endpoint] = {}
+        self._reporter: Reporter | None = None
+        if self.relay.rules.carries_data:
+            senses = Senses(self.relay, self._links, self._endpoints, self.clients)
+            self._reporter = Reporter(self.relay, self.edge, senses, config, self._arm)
+        self._note("started", config.node.type)
         self._kept: dict[tuple[Address, PeerMode, int], asyncio.Task[None]] = {}
         self._keep_peers()
         self._renewal: asyncio.Task[None] | None = None
@@ -135,6 +143,9 @@ class Runner:
             task.cancel()
         unsaying = [self._announcer.close()] if self._announcer else []
         await asyncio.gather(*tasks, *unsaying, return_exceptions=True)
+        self._note("stopping")
+        if self._reporter is not None:
+            self._reporter.leave()
         await self._drain()
         self._measuring.cancel()
         if self._alarm is not None:
@@ -171,8 +182,15 @@ class Runner:
         log.info("clients are sent to %s", chosen)
         return chosen.address
 
+    def follow_plan(self, plan: Plan) -> None:
+        """Lay a plan over the relay's selection."""
+        self.relay.follow_plan(plan)
+        self._arm()
+
     def reload(self, config: Config) -> None:
-        """Take a changed configuration: certificate and peers at once, the rest at a restart.
+        """Take a changed configuration: certificate, peers and telemetry at once.
+
+        The rest counts at a restart.
 
         A certificate that the relay made itself stays: there is nothing to read it from again.
         """
@@ -195,6 +213,14 @@ class Runner:
             self._show()
         self.config = config
         self._keep_peers()
+        self._note("reloaded")
+        if self._reporter is not None:
+            self._reporter.configure(config.telemetry)
+
+    def _note(self, event: str, detail: str = "") -> None:
+        """Something happened to the relay itself."""
+        node = format_node_id(self.relay.id)
+        self.relay.journal.note(time.monotonic(), event, node, detail)
 
     def _listen_for_clients(self) -> Endpoint:
         config = self.config
@@ -243,11 +269,11 @@ class Runner:
         refused = not close.by_peer and close.reason.startswith("refused")
         log.log(logging.WARNING if refused else logging.INFO, "peer at %s: %s", link, close)
         # It may be the relay that is closing it: what follows waits until that is done.
-        self._loop.call_soon(self._forget, link)
+        self._loop.call_soon(self._forget, link, close)
 
-    def _forget(self, link: QuicLink) -> None:
+    def _forget(self, link: QuicLink, close: ConnectionClosed) -> None:
         if self._links.pop(link.id, None) is not None:
-            self.relay.link_closed(link, time.monotonic())
+            self.relay.link_closed(link, time.monotonic(), str(close))
             self._arm()
         if not self._links:
             self._alone.set()
@@ -275,6 +301,7 @@ class Runner:
             elif isinstance(event, PeerLeaving):
                 node = format_node_id(event.node_id)
                 log.info("peer %s leaves; it names %s instead", node, event.contact or "nobody")
+                self.relay.journal.note(time.monotonic(), "peer_leaving", node, event.contact)
             else:
                 self.edge.observe(event, time.monotonic())
         due = (self.relay.deadline(), self.edge.deadline())

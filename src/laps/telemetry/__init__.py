@@ -1,0 +1,1 @@
+"""What a relay says about itself, as tracks of record batches."""
