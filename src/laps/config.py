@@ -79,6 +79,9 @@ _Peers = Annotated[
 _Path = Annotated[
     Path | None, Meta(description="the path of a PEM file", extra={"parse": _parse_path})
 ]
+_PlanFile = Annotated[
+    Path | None, Meta(description="the path of a file", extra={"parse": _parse_path})
+]
 _Role = Annotated[
     Literal["edge", "via", "stub", "control"],
     Meta(description='one of "edge", "via", "stub", "control"'),
@@ -108,6 +111,13 @@ _Bytes = Annotated[
 ]
 _CacheBytes = Annotated[
     int, Meta(ge=0, le=1 << 40, description="a whole number of bytes, 0 to keep nothing")
+]
+# Ten times a second is a load; who hears nothing for more than a minute takes a relay for dead.
+_Interval = Annotated[float, Meta(ge=0.1, le=60, description="a number from 0.1 to 60")]
+_HistorySeconds = Annotated[float, Meta(ge=0, le=86400, description="a number from 0 to 86400")]
+# Less does not hold what is being said.
+_HistoryBytes = Annotated[
+    int, Meta(ge=64 * KIB, le=1024 * MIB, description="a whole number from 65536 to 1073741824")
 ]
 _Drafts = Annotated[
     tuple[Literal[14, 16], ...],
@@ -289,6 +299,28 @@ class DiscoveryConfig(msgspec.Struct, frozen=True, kw_only=True):
     enabled: _Flag = True
 
 
+class TelemetryConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """[telemetry]: what this relay publishes about itself, in laps/telemetry/<node>."""
+
+    # Whoever can subscribe at a relay of the network can read it: names of tracks among it.
+    enabled: _Flag = True
+    # Often enough to see what somebody complains of, and a thousandth of a core.
+    interval_s: _Interval = 1.0
+    # A reader may be away for a quarter of an hour, a restart and a coffee,
+    history_s: _HistorySeconds = 900.0
+    # if there is no more to say than this: half of it is for tracks, two minutes of a thousand.
+    history_bytes: _HistoryBytes = 16 * MIB
+
+
+class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """[plan]: whose plans this relay follows."""
+
+    # Empty: nobody's. Who can sign a plan decides about ways, so no key is trusted by itself.
+    key: _String = ""
+    # None: a relay that is started again waits for the next plan.
+    file: _PlanFile = None
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Everything an operator decides about one relay."""
 
@@ -302,6 +334,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     quicr: QuicrConfig = QuicrConfig()
     cache: CacheConfig = CacheConfig()
     discovery: DiscoveryConfig = DiscoveryConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
+    plan: PlanConfig = PlanConfig()
 
     def client_address(self, port: int) -> Address | None:
         """What others are told of where clients connect, if they listen on this port."""

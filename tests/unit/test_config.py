@@ -98,7 +98,16 @@ def test_every_key_can_be_written() -> None:
         age_s = 2
         [discovery]
         enabled = false
+        [telemetry]
+        enabled = false
+        interval_s = 5
+        history_s = 60
+        history_bytes = 65536
+        [plan]
+        key = "ed25519:AAAA"
+        file = "relay.plan"
     """)
+    assert config.plan.file == Path("relay.plan")
     assert config.node.id == parse_node_id("1.2:1234")
     assert (config.node.latitude, config.node.longitude) == (-33.9, 151.0)
     assert isinstance(config.node.longitude, float)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from laps.relay.ports import OutStream
     from laps.relay.watches import Watch
     from laps.sessions.moqt import Wire
-    from laps.types import Address, Location, NodeId, TrackHash
+    from laps.types import Address, Location, NodeId, TrackHash, TrackName
 
 
 class ClientLink(Pressed, Protocol):
@@ -154,6 +154,9 @@ class EdgeClient(Generic[S]):
     def offer(self, track: LiveTrack, *, forward: bool) -> None:
         """Tell it of a track below a prefix that it watches."""
         raise NotImplementedError
+
+    def withdraw(self, track: TrackName) -> None:
+        """Nobody publishes a track any more that it may have been told of."""
 
     def wants_new_group(self, source: Source, value: int) -> None:
         """Subscribers would like it to begin a new group."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from laps.errors import InvalidStartOfStream, RemoteProtocolError
 from laps.relay.live_streams import LiveStream
+from laps.wire.moqt.data import FetchHeader, encode_fetch_header
 from laps.wire.objects import (
     DataStreamDecoder,
     ExistingStreamHeader,
@@ -28,16 +29,20 @@ from laps.wire.objects import (
 from laps.wire.quicr.carried import datagram_rank
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Iterable
 
     from laps.infobase.nodes import SessionId
     from laps.relay.live import Live
+    from laps.relay.meters import Meter
     from laps.relay.ports import Client, Link, OutStream
     from laps.routing.forwarding import Fib, Flow, SnsUpdate
     from laps.types import NodeId, SnsId, TrackHash
 
 # The document has no code for data that was dropped; 0 says that the peer did nothing wrong.
 DROPPED: Final = 0
+
+# What the answer to a FETCH begins with, in draft 16.
+FETCH_BYTE: Final = encode_fetch_header(FetchHeader(0))[:1]
 
 # What somebody waits for, and what is live all the same: in the middle.
 DIRECT_PRIORITY: Final = 128
@@ -146,6 +151,12 @@ class Passing:
     waiting: _Held | None = None
     "Its place among what waits for an SNS."
     refused: bool = False
+    meter: Meter | None = None
+    "What counts its track."
+    size: int = 0
+    "Bytes that came,"
+    metered: int = 0
+    "and how many of them the meter shows."
 
 
 class DataPlane:
@@ -202,7 +213,9 @@ class DataPlane:
                 self._open(passing, track.full_name_hash, priority, ttl_us, wrapped=True)
             live = self._live.track(track)
             passing.live = LiveStream(live, client, priority, ttl_us)
+            passing.meter = live.meter
             self._count_new(passing)
+        passing.size += len(data)
         if passing.outs:
             _write(passing.outs, data, fin)
         if passing.live is not None:
@@ -216,13 +229,14 @@ class DataPlane:
     def publish_datagram(self, client: Client, track: TrackHash, data: bytes) -> None:
         """A publisher's datagram."""
         self.counters.datagrams += 1
-        copies = self._live.track(track).datagram(data, None)
+        live = self._live.track(track)
+        copies = live.datagram(data, None)
         if copies is None:
             return  # it came before
-        self.counters.copies += copies
         flow = self._fib.get((client, track.full_name_hash))
         if flow is not None:
-            self._send_datagram(flow, track.full_name_hash, data)
+            copies += self._send_datagram(flow, track.full_name_hash, data)
+        self._count_datagram(live.meter, len(data), copies)
 
     # -- from a peer -------------------------------------------------------------------------------
 
@@ -237,11 +251,11 @@ class DataPlane:
         try:
             if passing.flow is None and not passing.refused:
                 self._begin(link, stream_id, passing, data, fin, source, now)
-            elif passing.decoder is None:
-                _write(passing.outs, data, fin)
             else:
+                passing.size += len(data)
                 _write(passing.outs, data, fin)
-                self._unwrap(passing, data, fin)
+                if passing.decoder is not None:
+                    self._unwrap(passing, data, fin)
         except RemoteProtocolError as error:
             # A stream error, as the document has it: the session and its other streams go on.
             self.counters.refused_streams += 1
@@ -271,12 +285,12 @@ class DataPlane:
             return
         self.counters.datagrams += 1
         live = self._live.get(header.full_name_hash) if flow.local else None
-        if live is not None:
-            copies = live.datagram(bytes(payload), source)
-            if copies is None:
-                return  # it came before, by this way or another
-            self.counters.copies += copies
-        self._send_datagram(flow, header.full_name_hash, payload)
+        copies = 0 if live is None else live.datagram(bytes(payload), source)
+        if copies is None:
+            return  # it came before, by this way or another
+        copies += self._send_datagram(flow, header.full_name_hash, payload)
+        meter = self._live.meter(header.full_name_hash, flow)
+        self._count_datagram(meter, len(data), copies)
 
     def sns_known(self, link: Link, sns_id: SnsId, now: float) -> None:
         """An SNS has come: what waited for it goes on."""
@@ -335,6 +349,11 @@ class DataPlane:
             if fin:
                 raise InvalidStartOfStream("the stream ended ahead of its first header")
             return
+        if source is not None:
+            if len(passing.head) == header.header_length and not fin:
+                return  # the next byte tells what it is
+            if passing.head[header.header_length :].startswith(FETCH_BYTE):
+                source = None  # an answer, for us alone, under a set of its own
         key = (link.id, header.sns_id) if source is None else (source, header.full_name_hash)
         flow = self._fib.get(key)
         if flow is None and source is None:
@@ -349,6 +368,8 @@ class DataPlane:
             link.end_stream(stream_id, DROPPED)
             return
         head, passing.head = passing.head, b""
+        passing.size = len(head)
+        passing.meter = self._live.meter(header.full_name_hash, flow)
         self._open(passing, header.full_name_hash, header.priority, header.ttl_us, wrapped=False)
         self._count_new(passing)
         rest = head[header.header_length :]
@@ -401,9 +422,38 @@ class DataPlane:
             decoder.finish()
             live.finish()
 
+    # -- what it carries ---------------------------------------------------------------------------
+
+    def open_streams(self) -> list[Passing]:
+        """Those on their way."""
+        return list(self._streams.values())
+
+    def settle(self, streams: Iterable[Passing]) -> None:
+        """Have the meters of their tracks show what has come of streams by now."""
+        moved = self._live.moved
+        for passing in streams:
+            size, meter = passing.size - passing.metered, passing.meter
+            if size and meter is not None:
+                passing.metered = passing.size
+                live = passing.live
+                copies = len(passing.outs) + (0 if live is None else len(live.outs))
+                meter.received += size
+                meter.sent += size * copies
+                if moved is not None:
+                    moved[meter] = None
+
+    def _count_datagram(self, meter: Meter | None, size: int, copies: int) -> None:
+        self.counters.copies += copies
+        if meter is not None:
+            meter.received += size
+            meter.sent += size * copies
+            if self._live.moved is not None:
+                self._live.moved[meter] = None
+
     # -- how it ends -------------------------------------------------------------------------------
 
     def _abort(self, passing: Passing, code: int) -> None:
+        self.settle((passing,))
         for out in passing.outs:
             if not out.over:
                 out.reset(code)
@@ -414,6 +464,7 @@ class DataPlane:
 
     def _ended(self, key: tuple[Hashable, Hashable], passing: Passing) -> None:
         self._streams.pop(key, None)
+        self.settle((passing,))
         for flow, link_id, sns_id in passing.links:
             update = self._fib.stream_closed(flow, link_id, sns_id)
             if update is not None:
@@ -450,14 +501,15 @@ class DataPlane:
 
     # -- datagrams ---------------------------------------------------------------------------------
 
-    def _send_datagram(self, flow: Flow, full_name_hash: int, data: bytes | memoryview) -> None:
+    def _send_datagram(self, flow: Flow, full_name_hash: int, data: bytes | memoryview) -> int:
+        """To the peers of a flow; to how many."""
         ways = flow.current()
         rank = datagram_rank(data) if ways else 0
         for link_id, sns_id in ways:
             if (link := self._links.get(link_id)) is not None:
                 header = encode_datagram_header(sns_id, full_name_hash, len(data))
                 link.send_datagram(header + data, rank)
-                self.counters.copies += 1
+        return len(ways)
 
     # -- what came ahead of its SNS ----------------------------------------------------------------
 

@@ -30,20 +30,21 @@ from laps.relay.timers import Timers
 from laps.relay.tunnel import Tunnel
 from laps.relay.watches import Watches
 from laps.sessions.moqt import MoqtLimits
+from laps.telemetry.records import is_telemetry
 from laps.types import TrackName, hash_bytes, hash_track
 from laps.wire.moqt.codes import DoneCode, RequestCode
 from laps.wire.moqt.messages import PublishDone
 from laps.wire.subscribe import encode_subscribe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Container, Iterator
 
     from laps.relay.clients import AnyClient, Subscription
     from laps.relay.deliveries import Delivery
     from laps.relay.extensions import ExtensionEvent
     from laps.relay.live import LiveTrack
     from laps.relay.peers import PeerArrived
-    from laps.relay.ports import Pressed
+    from laps.relay.ports import Client, Pressed
     from laps.relay.relay import Relay
     from laps.types import Address, Location, NamespaceInfo, NodeId
 
@@ -182,6 +183,11 @@ class Edge:
             del sources[client]
             if not sources:
                 del self._sources[key]
+
+    @property
+    def published(self) -> Container[int]:
+        """The hashes of the tracks that clients publish, or have been asked for."""
+        return self._sources
 
     def sources(self, track: LiveTrack) -> dict[AnyClient, Source]:
         """The clients that publish a track, or have been asked to."""
@@ -407,12 +413,21 @@ class Edge:
                 del self._waiting[key]
 
     def has_plain(self, track: LiveTrack) -> bool:
-        """Whether a publisher that answers nothing, such as a Stub, offers a track."""
+        """Whether a publisher offers a track that has nothing to answer, or knows no way to."""
+        return any(
+            not isinstance(client, EdgeClient)
+            and not (isinstance(client, StubClient) and client.answers)
+            for client in self._publishers(track)
+        )
+
+    def _publishers(self, track: LiveTrack) -> list[Client]:
         if track.name is None:
-            return False
+            return []
         parts = tuple(hash_bytes(part) for part in track.name.namespace)
-        publishers = self.relay.tracks.announces.match(parts, hash_bytes(track.name.name))
-        return any(not isinstance(client, EdgeClient) for client in publishers)
+        found = self.relay.tracks.announces.match(parts, hash_bytes(track.name.name))
+        if is_telemetry(track.name.namespace):  # whatever a client says that it publishes
+            found = [client for client in found if not isinstance(client, EdgeClient)]
+        return found
 
     def is_offered(self, track: LiveTrack) -> bool:
         """Whether somebody is known to publish a track."""
@@ -420,11 +435,17 @@ class Edge:
         return bool(here or self.elsewhere(track))
 
     def elsewhere(self, track: LiveTrack) -> list[NodeId]:
-        """The other relays that offer a track."""
+        """The other relays that offer a track, our own Stubs first."""
         if track.name is None:
             return []
+        publishers = self._publishers(track)
+        stubs = [
+            client.peer.node_id
+            for client in publishers
+            if isinstance(client, StubClient) and client.answers
+        ]
         offers = self.relay.extensions.namespaces.offering(track.name.namespace, track.name.name)
-        return [node_id for node_id in offers if node_id != self.relay.id]
+        return stubs + [node_id for node_id in offers if node_id != self.relay.id]
 
     def _is_blind(self) -> bool:
         """Whether tracks may exist that nobody has told us of."""
@@ -456,12 +477,8 @@ class Edge:
 
     def publisher(self, track: LiveTrack) -> MoqtClient | None:
         """A client that offers a track, whether or not it has been asked for it."""
-        if track.name is None:
-            return None
-        parts = tuple(hash_bytes(part) for part in track.name.namespace)
-        publishers = self.relay.tracks.announces.match(parts, hash_bytes(track.name.name))
-        clients = [client for client in publishers if isinstance(client, MoqtClient)]
-        return clients[0] if clients else None
+        publishers = self._publishers(track)
+        return next((client for client in publishers if isinstance(client, MoqtClient)), None)
 
     # -- namespaces --------------------------------------------------------------------------------
 
@@ -474,7 +491,15 @@ class Edge:
         if event.first:
             self.watches.changed(event, now)
         if event.added:
+            if info.source_node_id != self.relay.id:
+                self._others_offer(info)
             self._settle_below(info, now)
+
+    def _others_offer(self, info: NamespaceInfo) -> None:
+        key = None
+        if info.name is not None:
+            key = hash_track(TrackName(info.namespace, info.name)).full_name_hash
+        self.relay.live.others_offer(key)
 
     def _settle_below(self, info: NamespaceInfo, now: float) -> None:
         namespace, name = info.namespace, info.name

@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from laps.errors import InvalidEncoding
@@ -89,7 +89,6 @@ class _Confirming:
 
     control: PeerLink
     due: float
-    said: set[Names] = field(default_factory=set)
 
 
 class Extensions:
@@ -127,9 +126,12 @@ class Extensions:
         self._lost: set[NodeId] = set()
         "Peers of which a link was lost, while some way leads to them."
         self._confirming: dict[NodeId, _Confirming] = {}
-        self._publishers: dict[Names, dict[Hashable, None]] = {}
+        self._publishers: dict[Names, dict[Hashable, Peer | None]] = {}
+        "Who offers what, and the Stub that it is at if it is not here itself."
         self._stub_sequences: dict[Names, int] = {}
         "The last that Stubs were told of each namespace."
+        self._told_stubs: dict[NodeId, set[Names]] = {}
+        "What each Stub has been told that others offer."
         self._measured: NodeMetrics | None = None
         self._metrics_told_at: float | None = None
         self._metrics_at: float | None = None
@@ -155,18 +157,27 @@ class Extensions:
 
     def begin_stub(self, peer: Peer, now: float) -> None:
         """A Stub is there: tell it what there is."""
+        self._told_stubs[peer.node_id] = set()
         for names in self.namespaces.names():
-            self._tell_stub(peer, names, added=True, now=now)
+            self._review_stub(peer, names, now)
 
     def advertised(self, peer: Peer, node_id: NodeId) -> None:
         """A peer has just been told of a node that it did not know of by us."""
         if self._hears(peer):
             self._tell_all_of(peer, node_id)
 
-    def receive(self, peer: Peer, message: Message, now: float, stub: Hashable = None) -> bool:
+    def receive(
+        self,
+        peer: Peer,
+        message: Message,
+        now: float,
+        stub: Hashable = None,
+        link: PeerLink | None = None,
+    ) -> bool:
         """Take a message; False if it is not an extension's, or has no place here.
 
-        `stub` is the client that a Stub is to us, if the peer is one.
+        `stub` is the client that a Stub is to us, if the peer is one. Without `link` it came by the
+        one that control uses.
         """
         match message:
             case NodeMetricsAdv(metrics):
@@ -176,6 +187,8 @@ class Extensions:
             case NamespaceInfoWd(info) if stub is not None:
                 self.unannounce(stub, info.namespace, info.name, now, peer)
             case NamespaceInfoAdv(info):
+                if (by := link or peer.control) is not None and info.source_node_id == peer.node_id:
+                    by.offered.add((info.namespace, info.name))
                 return self._namespace_heard(peer, info, added=True, now=now)
             case NamespaceInfoWd(info):
                 return self._namespace_heard(peer, info, added=False, now=now)
@@ -189,8 +202,12 @@ class Extensions:
         """A link is about to be over; its peer still has it."""
         self._draining.discard(link_id)
         for peer in self._peers.values():
-            if link_id in peer.links and not peer.is_stub:
+            if link_id not in peer.links:
+                continue
+            if not peer.is_stub:
                 self._lost.add(peer.node_id)
+            elif len(peer.links) == 1:
+                self._told_stubs.pop(peer.node_id, None)
 
     def purge(self, node_id: NodeId, now: float) -> None:
         """No way leads to a node any more."""
@@ -201,9 +218,7 @@ class Extensions:
             self._report(gone)
         for change in self.namespaces.purge_source(node_id):
             self._report(change)
-            if change.first:
-                names = change.info.namespace, change.info.name
-                self._tell_stubs(names, None, added=False, now=now)
+            self._tell_stubs((change.info.namespace, change.info.name), now)
 
     # -- our own -----------------------------------------------------------------------------------
 
@@ -226,9 +241,11 @@ class Extensions:
             return
         publishers = self._publishers.setdefault((namespace, name), {})
         first = not publishers
-        publishers[client] = None
+        publishers[client] = heard_from
         if first:
             self._tell_own((namespace, name), heard_from, added=True, now=now)
+        else:
+            self._tell_stubs((namespace, name), now)
 
     def unannounce(
         self,
@@ -247,6 +264,8 @@ class Extensions:
         if not publishers:
             del self._publishers[names]
             self._tell_own(names, heard_from, added=False, now=now)
+        else:
+            self._tell_stubs(names, now)
 
     def client_closed(self, client: Hashable, now: float) -> None:
         """A publisher, or a Stub, is gone with all it offered."""
@@ -336,8 +355,6 @@ class Extensions:
         source = info.source_node_id
         if not self._is_wanted(peer, source):
             return False
-        if added and source == peer.node_id and source in self._confirming:
-            self._confirming[source].said.add((info.namespace, info.name))
         self._take(info, added=added, heard_from=peer, now=now)
         return True
 
@@ -349,17 +366,17 @@ class Extensions:
             self._report(change)
             message = NamespaceInfoAdv(info) if added else NamespaceInfoWd(info)
             self._flood(message, info.source_node_id, heard_from)
-            if change.first:
-                names = info.namespace, info.name
-                self._tell_stubs(names, heard_from, added=added, now=now)
+            self._tell_stubs((info.namespace, info.name), now)
 
     def _confirm(self, node_id: NodeId, confirming: _Confirming, now: float) -> None:
         """What a node no longer says, some time after it came, is withdrawn on its behalf."""
         peer = self._peers.get(node_id)
         if peer is None or peer.control is not confirming.control:
             return
+        # The two sides need not agree which link control uses: what was said on any counts.
+        said = {names for link in peer.links.values() for names in link.offered}
         for info in self.namespaces.of_source(node_id):
-            if (info.namespace, info.name) not in confirming.said:
+            if (info.namespace, info.name) not in said:
                 gone = replace(info, sequence=(info.sequence + 1) & 0xFFFF)
                 self._take(gone, added=False, heard_from=peer, now=now)
 
@@ -393,15 +410,31 @@ class Extensions:
         for peer in self._peers.values():
             if peer is heard_from or peer.node_id == source or not self._hears(peer):
                 continue
-            if peer.control is not None and (source == self._self_id or source in peer.told):
+            # A peer that knows the node by itself may know it by a way that is gone.
+            metrics = isinstance(message, NodeMetricsAdv)
+            knows = source in peer.told if metrics else peer.knows(source)
+            if peer.control is not None and (source == self._self_id or knows):
                 self._send(peer.control, message)
 
-    def _tell_stubs(
-        self, names: Names, heard_from: Peer | None, *, added: bool, now: float
-    ) -> None:
+    def _tell_stubs(self, names: Names, now: float) -> None:
+        """What is offered has changed: tell the Stubs, each of what others than itself offer."""
         for peer in self._peers.values():
-            if peer.is_stub and peer is not heard_from:
-                self._tell_stub(peer, names, added=added, now=now)
+            if peer.is_stub:
+                self._review_stub(peer, names, now)
+
+    def _review_stub(self, peer: Peer, names: Names, now: float) -> None:
+        told = self._told_stubs.get(peer.node_id)
+        if told is None:
+            return  # it is told everything when its control session begins
+        elsewhere = any(source != self._self_id for source in self.namespaces.sources(names))
+        here = self._publishers.get(names, {}).values()
+        offered = elsewhere or any(place is not peer for place in here)
+        if offered is not (names in told):
+            if offered:
+                told.add(names)
+            else:
+                told.discard(names)
+            self._tell_stub(peer, names, added=offered, now=now)
 
     def _tell_stub(self, peer: Peer, names: Names, *, added: bool, now: float) -> None:
         control = peer.control

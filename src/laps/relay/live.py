@@ -11,16 +11,18 @@ the track's name. Bytes that are not are passed on to plain clients as they are,
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from laps.relay.cache import Cache, CachedTrack
 from laps.relay.fragments import TrackFragments
 from laps.relay.live_streams import SILENT_S
+from laps.relay.meters import Meter
 from laps.relay.subscribers import PlainSubscriber
 from laps.types import Location, track_alias
 from laps.wire.moqt.codes import MoqtViolation, ResetCode
-from laps.wire.moqt.data import ObjectStatus, decode_datagram, encode_datagram
+from laps.wire.moqt.data import decode_datagram, encode_datagram
 from laps.wire.moqt.dialect import DRAFT16
 from laps.wire.moqt.messages import TrackProperties
 from laps.wire.quicr.carried import carried_of
@@ -30,13 +32,19 @@ from laps.wire.quicr.fragments import MAX_OBJECT_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from laps.relay.cache import CachedGroup, CachedStream, CacheLimits
+    from laps.relay.cache import CachedGroup, CacheLimits
+    from laps.relay.cached_streams import CachedStream
     from laps.relay.live_streams import LiveStream
+    from laps.relay.past import Past
     from laps.relay.ports import Client
     from laps.relay.subscribers import Subscriber
+    from laps.routing.forwarding import Flow
     from laps.types import NodeId, TrackHash, TrackName
     from laps.wire.moqt.data import DatagramObject
     from laps.wire.quicr.messages import Fragment, Terms
+
+# A track that is gone has some hundred bytes left.
+MAX_PASTS: Final = 10_000
 
 # The same stream may come by two ways of different length, this much apart.
 RECENT_S: Final = 2.0
@@ -65,7 +73,9 @@ class LiveTrack:
         self.hash = track
         self.name = name
         self.alias = track_alias(track.full_name_hash)
-        self.cached = CachedTrack(live.cache)
+        self.cached = CachedTrack(live.cache, live.pasts.pop(track.full_name_hash, None))
+        key = track.full_name_hash
+        self.meter = live.transit.pop(key) if key in live.transit else Meter(key, live.cache.now)
         self.subscribers: dict[Hashable, Subscriber] = {}
         self.streams: dict[tuple[int, int], LiveStream] = {}
         "Those that are open, by group and subgroup."
@@ -104,10 +114,8 @@ class LiveTrack:
         top = max(self.cached.groups, default=None)
         if top is None:
             return None
-        for item in self.cached.groups[top].objects().values():
-            if item.status == ObjectStatus.END_OF_TRACK:
-                return Location(top, item.object_id)
-        return None
+        end = self.cached.groups[top].end_of_track()
+        return None if end is None else Location(top, end)
 
     def when_idle(self, call: Callable[[], None]) -> None:
         """Call now, or when the last open stream has ended."""
@@ -132,6 +140,8 @@ class LiveTrack:
             return False
         self.streams[key] = stream
         stream.first = self._broken_off(stream)
+        if isinstance(stream.source, tuple):  # from another relay
+            self.cached.past.partial = True
         return True
 
     def _is_again(self, stream: LiveStream, cached: CachedStream) -> bool:
@@ -290,6 +300,12 @@ class Live:
         self.fetched: Callable[[int, bytes, bool], bool] | None = None
         "Takes other relays' answers to FETCH: a request id, bytes, whether they are the last."
         self.tracks: dict[int, LiveTrack] = {}
+        self.pasts: OrderedDict[int, Past] = OrderedDict()
+        "What was let go of tracks that are forgotten, by their hashes."
+        self.transit: dict[int, Meter] = {}
+        "Tracks that pass between peers and nobody here has to do with, by their hashes."
+        self.moved: dict[Meter, None] | None = None
+        "Those that have carried something since it was last looked at; None: nobody looks."
         self.fragment_limit = max(limits.total_bytes // 8, 2 * MAX_OBJECT_BYTES)
         self.fragment_bytes = 0
         "What is held of objects that are not whole, of all tracks."
@@ -307,6 +323,22 @@ class Live:
         """The track, if it is there."""
         return self.tracks.get(full_name_hash)
 
+    def changed(self, track: LiveTrack) -> None:
+        """Somebody came or left: there is something to tell of a track."""
+        if self.moved is not None:
+            self.moved[track.meter] = None
+
+    def meter(self, full_name_hash: int, flow: Flow) -> Meter | None:
+        """What counts a track that comes from a peer by a flow; None if nobody looks."""
+        if self.moved is None:
+            return None
+        track = self.tracks.get(full_name_hash)
+        meter = self.transit.get(full_name_hash) if track is None else track.meter
+        if meter is None:
+            meter = self.transit[full_name_hash] = Meter(full_name_hash, self.cache.now)
+        meter.flows[flow] = None
+        return meter
+
     def expire(self, now: float) -> None:
         """Forget what is too old, and tracks that nothing is left of."""
         self.cache.expire(now)
@@ -319,6 +351,20 @@ class Live:
                     continue
             if not (track.subscribers or track.streams or track.pins or track.cached.groups):
                 del self.tracks[key]
+                if track.cached.past.begin is not None:
+                    self.pasts[key] = track.cached.past
+        while len(self.pasts) > MAX_PASTS:
+            self.pasts.popitem(last=False)
+
+    def others_offer(self, full_name_hash: int | None) -> None:
+        """Another relay has publishers of a track, or of many: some of it may not come here."""
+        keys = list(self.tracks) if full_name_hash is None else [full_name_hash]
+        for key in keys:
+            if (track := self.tracks.get(key)) is not None:
+                track.cached.past.partial = True
+        for key in self.pasts if full_name_hash is None else keys:
+            if key in self.pasts:
+                self.pasts[key].partial = True
 
     def bound_fragments(self, track: LiveTrack) -> None:
         """Where all tracks together hold too much, who brings more gives up its oldest."""

@@ -17,7 +17,7 @@ from laps.wire.moqt.dialect import DRAFT16
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from laps.relay.cache import CachedStream
+    from laps.relay.cached_streams import CachedStream
     from laps.relay.live import LiveTrack
     from laps.relay.ports import OutStream
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 from laps.relay.clients import EdgeClient, announce_info
 from laps.relay.deliveries import Delivery
 from laps.relay.inflows import Inflows, Source
+from laps.relay.offers import Offers
 from laps.sessions.moqt import MoqtSession
+from laps.telemetry.records import is_telemetry
 from laps.types import Location
 from laps.wire.moqt.codes import MoqtViolation, RequestCode, SessionCode
 from laps.wire.moqt.dialect import DRAFT16
@@ -52,7 +54,7 @@ if TYPE_CHECKING:
     from laps.relay.edge import Edge
     from laps.relay.live import LiveTrack
     from laps.relay.ports import OutStream
-    from laps.types import Address, TrackHash
+    from laps.types import Address, TrackHash, TrackName
     from laps.wire.moqt.dialect import Dialect
     from laps.wire.moqt.messages import Message, TrackProperties
 
@@ -79,6 +81,7 @@ class MoqtClient(EdgeClient[Delivery]):
         self.namespaces: dict[int, tuple[bytes, ...]] = {}
         "The namespaces it publishes, by request id."
         self.inflows = Inflows(self)
+        self.offers = Offers(self.session)
 
     # -- what the connection tells -----------------------------------------------------------------
 
@@ -156,6 +159,7 @@ class MoqtClient(EdgeClient[Delivery]):
         """As `EdgeClient`."""
         self.deliveries.clear()
         self.by_request.clear()
+        self.offers.clear()
 
     # -- as `fetches.Asker` ------------------------------------------------------------------------
 
@@ -192,6 +196,10 @@ class MoqtClient(EdgeClient[Delivery]):
                 pass
             case _:
                 return False
+        if isinstance(message, Publish | PublishNamespace) and is_telemetry(namespace):
+            reason = "what is below laps/telemetry is published by relays, about themselves"
+            self.refuse(request_id, RequestCode.UNAUTHORIZED, reason)
+            return True
         if all(namespace) and namespace:
             return False
         reason = "a namespace here has at least one field, and no empty ones"
@@ -317,6 +325,8 @@ class MoqtClient(EdgeClient[Delivery]):
             self.drop(delivery, now)
             delivery.close()
             return
+        if self.offers.take(request_id) is not None:
+            return
         source = self.sources.get(request_id)
         if source is not None:
             raise MoqtViolation(
@@ -324,6 +334,8 @@ class MoqtClient(EdgeClient[Delivery]):
             )
 
     def _update(self, message: RequestUpdate, now: float) -> None:
+        if message.forward and self._take_up(message.existing_id):
+            self.edge.offered(self, self.by_request[message.existing_id], now)
         delivery = self.by_request.get(message.existing_id)
         if delivery is None:
             # Of the other requests only tokens can be updated, and those are taken already.
@@ -361,6 +373,9 @@ class MoqtClient(EdgeClient[Delivery]):
 
     def offer(self, track: LiveTrack, *, forward: bool) -> None:
         """Tell a client that watches a namespace of a track in it."""
+        if not forward:
+            self.offers.tell(track)
+            return
         key = track.hash.full_name_hash
         if key in self.deliveries or track.name is None or not self.session.can_request:
             return
@@ -368,6 +383,21 @@ class MoqtClient(EdgeClient[Delivery]):
         request_id = self.session.request(
             Publish(0, track.name, track.alias, largest, forward, None, (), track.properties)
         )
+        self._deliver(track, request_id, forward=forward)
+
+    def withdraw(self, track: TrackName) -> None:
+        """As `EdgeClient`."""
+        self.offers.gone(track)
+
+    def _take_up(self, request_id: int) -> bool:
+        """A client wants the objects of a track that it was told of; False if it has them."""
+        track = self.offers.take(request_id)
+        if track is None or track.hash.full_name_hash in self.deliveries:
+            return False
+        self._deliver(track, request_id, forward=True)
+        return True
+
+    def _deliver(self, track: LiveTrack, request_id: int, *, forward: bool) -> None:
         delivery = Delivery(
             self.link,
             self.session.dialect,
@@ -379,13 +409,21 @@ class MoqtClient(EdgeClient[Delivery]):
             None,
             forward=forward,
         )
-        delivery.largest = largest
+        delivery.largest = track.largest()
         self._add(delivery)
         track.subscribers[self] = delivery
 
     def _publish_ok(self, message: PublishOk, now: float) -> None:
-        delivery = self.by_request.get(message.request_id)
+        request_id = message.request_id
+        if message.forward:
+            self._take_up(request_id)
+        delivery = self.by_request.get(request_id)
         if delivery is None:
+            return
+        if not message.forward:
+            self.drop(delivery, now)
+            delivery.close()
+            self.offers.keep(request_id, delivery.track)
             return
         delivery.accepted(message)
         self.edge.offered(self, delivery, now)
@@ -408,6 +446,7 @@ class MoqtClient(EdgeClient[Delivery]):
         source = self._add_source(track, message.request_id, published=True)
         # Who sends at once may go on, for the cache; who waits is told when somebody wants it.
         source.lazy, source.forward = not message.forward, message.forward
+        track.cached.past.published_here(all_of_it=message.forward)
         self._describe(source, message.alias, message.properties, message.largest)
         self.announce(message.track.namespace, message.track.name, now)
         source.answered = True
@@ -417,6 +456,8 @@ class MoqtClient(EdgeClient[Delivery]):
 
     def _add_source(self, track: LiveTrack, request_id: int, *, published: bool) -> Source:
         source = Source(track, request_id, published)
+        if not published:
+            track.cached.past.published_here(all_of_it=False)
         self.add_source(source)
         return source
 
@@ -457,7 +498,7 @@ class MoqtClient(EdgeClient[Delivery]):
             self._set_forward(source, forward=True)
             return
         live = self.edge.relay.live.get(track.full_name_hash)
-        if live is None or live.name is None:
+        if live is None or live.name is None or is_telemetry(live.name.namespace):
             return
         new_group = self.edge.wanted_group(track.full_name_hash)
         request = Subscribe(0, live.name, Filter(FilterType.LARGEST_OBJECT), new_group=new_group)
@@ -508,6 +549,7 @@ class MoqtClient(EdgeClient[Delivery]):
             case RequestKind.FETCH:
                 self.edge.fetches.errands.refused(self, message, now)
             case RequestKind.PUBLISH:
+                self.offers.take(message.request_id)
                 delivery = self.by_request.pop(message.request_id, None)
                 if delivery is not None:
                     self.deliveries.pop(delivery.track.hash.full_name_hash, None)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from laps.types import DataDirection, NodeType, PeerMode, format_node_id
 
 if TYPE_CHECKING:
+    from laps.infobase.namespaces import Names
     from laps.infobase.nodes import SessionId
     from laps.relay.ports import Link
     from laps.sessions.peer import PeerSession
@@ -43,6 +44,8 @@ class PeerLink:
     "The nodes the peer has told us of on it."
     confirmed: set[int] = field(default_factory=set)
     "The tracks that the peer itself has subscribed to on this link."
+    offered: set[Names] = field(default_factory=set)
+    "The namespaces and tracks that it has offered on it."
 
     @property
     def has_control(self) -> bool:

@@ -6,11 +6,14 @@ None of them calls back into the relay before it returns.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from laps.infobase.nodes import SessionId
-    from laps.types import TrackHash
+    from laps.types import NodeId, TrackHash
 
 
 class OutStream(Protocol):
@@ -101,3 +104,49 @@ class Client(Protocol):
 
     def send_datagram(self, track: TrackHash, data: bytes, priority: int) -> None:
         """A datagram to a subscriber."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkReading:
+    """How the connections to a peer did since they were last read."""
+
+    peer: NodeId
+    srtt_us: int
+    "Of now, as is the next."
+    queue_bytes: int
+    sent_bytes: int
+    received_bytes: int
+    loss: float
+    "The share of packets lost, 0 to 1."
+    dropped: int
+    "Groups that were dropped because the peer does not keep up."
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReading:
+    """How the process did since it was last read."""
+
+    load: float
+    "The share of a core that it worked, 0 to 1."
+    memory_bytes: int
+    "Of now."
+    sent_bytes: int
+    "To peers and clients, as the next."
+    received_bytes: int
+    dropped: int
+    "Groups that were dropped because clients do not keep up."
+
+
+class Senses(Protocol):
+    """What only the world around a relay can tell it of itself."""
+
+    @property
+    def links(self) -> Sequence[LinkReading]:
+        """What was read of each peer."""
+
+    @property
+    def node(self) -> NodeReading:
+        """What was read of the process."""
+
+    def read(self) -> Iterator[None]:
+        """Read anew, a little at a time."""

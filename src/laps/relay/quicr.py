@@ -18,6 +18,7 @@ from laps.relay.postings import Posting
 from laps.relay.quicr_deliveries import QuicrDelivery
 from laps.relay.quicr_wildcards import Wildcards
 from laps.sessions.quicr import Closed, QuicrSession
+from laps.telemetry.records import is_telemetry
 from laps.wire.moqt.codes import DoneCode
 from laps.wire.moqt.data import ObjectStatus
 from laps.wire.moqt.messages import PublishDone
@@ -402,6 +403,9 @@ class QuicrClient(EdgeClient[QuicrDelivery]):
             name = decode_name(message.name)
         except NameRefused as refused:
             self._fail(stream, str(refused))
+            return
+        if is_telemetry(name.namespace):
+            self._fail(stream, "what is below laps/telemetry is published by relays alone")
             return
         track = self.edge.track(name)
         asked = self.tracks.get(track.hash.full_name_hash)

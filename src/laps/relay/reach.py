@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from laps.infobase.nodes import Nodes, SessionId
-    from laps.relay.cache import CachedStream
+    from laps.relay.cached_streams import CachedStream
     from laps.relay.data import DataPlane
     from laps.relay.live import Live
     from laps.relay.live_streams import LiveStream
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from laps.relay.ports import Client, OutStream
     from laps.relay.stub import StubClient
     from laps.routing.forwarding import SnsUpdate
-    from laps.types import NodeId
+    from laps.types import NodeId, TrackHash
     from laps.wire.extensions import RelayRequest, RelayResponse
     from laps.wire.peering import Message
 
@@ -99,7 +99,7 @@ class Reach:
         live = self._live.get(full_name_hash)
         for stub in self._stubs.values():
             if stub.peer.node_id == node_id and live is not None:
-                return stub.open_stream(live.hash, priority, ttl_us)
+                return stub.open_direct(live.hash, priority, ttl_us)
         return self._data.open_direct(node_id, full_name_hash, priority, ttl_us, self._tell_sns)
 
     def catch_up(self, client: Client, full_name_hash: int, node_id: NodeId) -> None:
@@ -123,6 +123,13 @@ class Reach:
             for cached in live.cached.groups[group_id].streams:
                 if cached.source is client and cached.fin and not cached.base:
                     self._send_again(node_id, full_name_hash, cached, told)
+
+    def join_stub(self, stub: StubClient, track: TrackHash) -> None:
+        """A Stub joins a track: give it the streams that are open, but its own."""
+        live = self._live.get(track.full_name_hash)
+        for stream in () if live is None else list(live.streams.values()):
+            if stub not in (stream.source, stream.exclude):
+                self._join(stream, stub.peer.node_id, fin=False)
 
     def began(self, stream: LiveStream, fin: bool) -> None:
         """A stream begins while nodes are joining.

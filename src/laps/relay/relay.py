@@ -22,6 +22,7 @@ from laps.relay.admission import Admission
 from laps.relay.data import DROPPED, DataPlane
 from laps.relay.exchange import Exchange, srtt_changed
 from laps.relay.extensions import Extensions
+from laps.relay.journal import Journal
 from laps.relay.live import Live
 from laps.relay.peers import Peer, PeerArrived, PeerLink
 from laps.relay.reach import Reach
@@ -43,7 +44,8 @@ from laps.sessions.peer import (
     SendControl,
     State,
 )
-from laps.types import DataDirection, PeerMode, hash_track
+from laps.telemetry.records import tracks_of
+from laps.types import DataDirection, PeerMode, format_node_id, hash_track
 from laps.wire.extensions import EXTENDED_CODECS, RelayRequest, RelayResponse
 from laps.wire.peering import (
     CODECS,
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
     from laps.relay.extensions import ExtensionEvent
     from laps.relay.ports import Client, Link
     from laps.routing.forwarding import SnsUpdate
+    from laps.routing.plan import Plan
     from laps.sessions.peer import Effect, Event
     from laps.types import (
         AnnounceInfo,
@@ -94,12 +97,17 @@ class Relay:
         self._draining = Draining()
         self.events: deque[ExtensionEvent | PeerArrived] = deque(maxlen=MAX_EVENTS)
         "What the shell may want to know; the oldest go when nobody looks."
+        self.journal = Journal()
+        "What has happened, to be told."
         self.nodes = Nodes(self_info.id, self._draining.select)
         self.subscribes = Subscribes()
         self.peers: dict[NodeId, Peer] = {}
         self._links: dict[SessionId, Link] = {}
         self._peer_links: dict[SessionId, PeerLink] = {}
-        self.fib = Fib(Routes(self.nodes, self.peers, self._peer_links, self.counters).find)
+        self._routes = Routes(
+            self.nodes, self.peers, self._peer_links, self._draining, self.counters
+        )
+        self.fib = Fib(self._routes.find)
         self._admission = Admission(self_info.id, self.rules, self.peers, self.counters)
         self.live = Live(settings.cache, self._is_source)
         self.tracks = Tracks(
@@ -151,6 +159,7 @@ class Relay:
             self._timers.at,
             is_stub=role is Role.STUB,
             keeps=self.rules.keeps_subscribes or settings.reflect,
+            own=frozenset(hash_track(own).full_name_hash for own in tracks_of(self_info.id)),
         )
         self._stubs: dict[SessionId, StubClient] = {}
         self.reach = Reach(
@@ -238,8 +247,8 @@ class Relay:
         if stream_id & 2:
             self.data.reset(link.id, stream_id, code)
 
-    def link_closed(self, link: Link, now: float) -> None:
-        """A connection is over, whoever ended it: everything learned from it goes."""
+    def link_closed(self, link: Link, now: float, reason: str = "") -> None:
+        """A connection is over, whoever ended it and why: everything learned from it goes."""
         self._links.pop(link.id, None)
         self.extensions.link_closed(link.id)
         peer_link = self._peer_links.pop(link.id, None)
@@ -253,6 +262,7 @@ class Relay:
         if not peer.links:
             del self.peers[peer.node_id]
             peer.confirmed = None
+            self.journal.note(now, "peer_down", format_node_id(peer.node_id), reason=reason)
         touched = {change.node_id for change in self.nodes.close_session(link.id)}
         for sns_id in self._ingress.pop(link.id, ()):
             self._tell_sns(self.fib.remove((link.id, sns_id)))
@@ -340,6 +350,18 @@ class Relay:
 
     # -- time --------------------------------------------------------------------------------------
 
+    def follow_plan(self, plan: Plan) -> None:
+        """Lay a plan over selection, in place of the one before; streams finish where they run."""
+        if plan == self._routes.plan:
+            return
+        self._routes.plan = plan
+        self._tell_sns(self.fib.reroute(self.nodes))
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that is followed."""
+        return self._routes.plan
+
     def tick(self, now: float) -> None:
         """Do what has fallen due."""
         self._timers.run(now)
@@ -422,6 +444,9 @@ class Relay:
             peer = self.peers[info.id] = Peer(info)
         peer_link.mode, peer_link.direction = event.peer_mode, event.data_direction
         self._replace_lost(peer, peer_link, now)
+        if not peer.links:
+            kind, mode = info.type.name.lower(), event.peer_mode.name.lower()
+            self.journal.note(now, "peer_up", format_node_id(info.id), f"{kind} for {mode}")
         peer.links[link.id] = peer_link
         peer_link.peer, peer_link.established_at = peer, now
         self.events.append(PeerArrived(link.id, info, event.peer_mode))
@@ -441,8 +466,9 @@ class Relay:
             if not (peer_link.has_control and other.has_control):
                 continue
             if other.link.dialled == peer_link.link.dialled:
-                other.link.close(CloseCode.GRACEFUL, "replaced by a new connection")
-                self.link_closed(other.link, now)
+                reason = "replaced by a new connection"
+                other.link.close(CloseCode.GRACEFUL, reason)
+                self.link_closed(other.link, now, reason)
             else:
                 other.link.probe()
         self.peers[peer.node_id] = peer
@@ -548,7 +574,10 @@ class Relay:
                 self._node_said(peer, peer_link, info, added=False, now=now)
             case SubscribeInfoAdv(info) if takes_control:
                 stub = self._stubs.get(link_id)
+                joins = stub is not None and not self.tracks.has_subscriber(stub, info.track_hash)
                 self._subscriptions.receive(peer_link, peer, info, stub, added=True, now=now)
+                if stub is not None and joins:
+                    self.reach.join_stub(stub, info.track_hash)
             case SubscribeInfoWd(info) if takes_control:
                 stub = self._stubs.get(link_id)
                 self._subscriptions.receive(peer_link, peer, info, stub, added=False, now=now)
@@ -569,7 +598,7 @@ class Relay:
                 self.reach.receive(message, now)
             case _:
                 stub = self._stubs.get(link_id)
-                if not self.extensions.receive(peer, message, now, stub):
+                if not self.extensions.receive(peer, message, now, stub, peer_link):
                     self.counters.unwanted_messages += 1
 
     def _is_source(self, source: Hashable) -> bool:
@@ -610,6 +639,9 @@ class Relay:
         changes += [self.nodes.withdraw(link.link.id, info) for link in over]
         if any(changes):
             self._nodes_touched({info.id}, now)
+        elif self._routes.plan.vias:
+            # The best way is as it was, but a plan may go by another.
+            self._tell_sns(self.fib.reroute([info.id]))
         if added and not known:
             self._exchange.node_claimed(peer, info.id)
 

@@ -1,15 +1,17 @@
-"""Which link leads to a node."""
+"""Which link leads to a node: what the plan says, and else selection."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from laps.infobase.nodes import SessionId
+from laps.routing.plan import NO_PLAN
 
 if TYPE_CHECKING:
     from laps.infobase.nodes import Nodes, PathCandidate
     from laps.relay.peers import Peer, PeerLink
     from laps.relay.settings import RelayCounters
+    from laps.routing.draining import Draining
     from laps.routing.forwarding import Flow
     from laps.types import NodeId
 
@@ -22,17 +24,21 @@ class Routes:
         nodes: Nodes,
         peers: dict[NodeId, Peer],
         peer_links: dict[SessionId, PeerLink],
+        draining: Draining,
         counters: RelayCounters,
     ) -> None:
         self._nodes = nodes
         self._peers = peers
         self._peer_links = peer_links
+        self._draining = draining
         self._counters = counters
+        self.plan = NO_PLAN
+        "Laid over selection for the tracks of our own publishers."
 
     def find(self, flow: Flow, node_id: NodeId) -> SessionId | None:
         """The link that leads to a node, never back to where a flow comes from."""
         origin = self._origin(flow)
-        for path in self._nodes.candidates(node_id):
+        for path in self._ranked(flow, node_id):
             if not path.carries_data or (origin is not None and _leads_through(path, origin)):
                 continue
             peer = self._peers.get(path.peer_id)
@@ -42,12 +48,33 @@ class Routes:
         self._counters.unreachable_targets += 1
         return None
 
+    def _ranked(self, flow: Flow, node_id: NodeId) -> tuple[PathCandidate, ...]:
+        """The paths to a node: the one that the plan wants, if it is there, and the others."""
+        paths = self._nodes.candidates(node_id)
+        if not self.plan.vias or not isinstance(flow.key, tuple) or _from_peer(flow.key):
+            return paths
+        wanted = self.plan.peer_for(flow.key[1], node_id)
+        if wanted is None:
+            return paths
+        planned = tuple(
+            path
+            for path in paths
+            if path.peer_id == wanted and path.carries_data and not self._draining.leads_away(path)
+        )
+        if not planned:
+            self._counters.unmet_plans += 1
+        return planned + paths
+
     def _origin(self, flow: Flow) -> NodeId | None:
         """The peer a flow comes from: its key is (link, SNS id), or (client, track) for our own."""
         source = flow.key[0] if isinstance(flow.key, tuple) else None
         peer_link = self._peer_links.get(SessionId(source)) if isinstance(source, int) else None
         peer = None if peer_link is None else peer_link.peer
         return None if peer is None else peer.node_id
+
+
+def _from_peer(key: tuple[object, ...]) -> bool:
+    return isinstance(key[0], int)
 
 
 def _leads_through(path: PathCandidate, node_id: NodeId) -> bool:

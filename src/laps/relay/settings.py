@@ -44,3 +44,5 @@ class RelayCounters:
     unwanted_messages: int = 0
     unreachable_targets: int = 0
     unknown_sns_withdraws: int = 0
+    unmet_plans: int = 0
+    "Times the peer that a plan names did not lead to an s-relay, and selection decided."

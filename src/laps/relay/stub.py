@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from laps.relay.data import Wrapped
+from laps.relay.data import Direct, Wrapped
 from laps.routing.forwarding import SnsIds
 from laps.types import SubscribeInfo
 from laps.wire.objects import encode_datagram_header, encode_new_stream_header
@@ -52,6 +52,11 @@ class StubClient:
         self._ids = SnsIds()
         self._sets: dict[int, SnsId] = {}
 
+    @property
+    def answers(self) -> bool:
+        """Whether it can be asked what a track is like, and for ranges of it."""
+        return self._link.extended
+
     def subscribe(self, track: TrackHash, subscribe_data: bytes) -> None:
         """Ask the Stub for a track that it announced."""
         self._asked[track.full_name_hash] = subscribe_data
@@ -70,6 +75,20 @@ class StubClient:
             return encode_new_stream_header(sns_id, track.full_name_hash, priority, ttl_us, size)
 
         return Wrapped(self._link.open_stream(priority, ttl_us), start)
+
+    def open_direct(self, track: TrackHash, priority: int, ttl_us: int) -> OutStream:
+        """A stream that may be of a track it has not subscribed to, under a set of its own."""
+        sns_id = self._ids.take()
+        self._send(SubscribeNodeSetAdv(sns_id, (self.peer.node_id,)))
+
+        def start(size: int) -> bytes:
+            return encode_new_stream_header(sns_id, track.full_name_hash, priority, ttl_us, size)
+
+        def ended() -> None:
+            self._ids.give_back(sns_id)
+            self._send(SubscribeNodeSetWd(sns_id))
+
+        return Direct([Wrapped(self._link.open_stream(priority, ttl_us), start)], ended)
 
     def send_datagram(self, track: TrackHash, data: bytes, priority: int) -> None:
         """A datagram of a track to the Stub."""

@@ -47,8 +47,12 @@ class Subscriptions:
         *,
         is_stub: bool,
         keeps: bool,
+        own: frozenset[int] = frozenset(),
     ) -> None:
-        """`keeps` is whether others' subscribes are held, or only passed on."""
+        """`keeps` is whether others' subscribes are held, or only passed on.
+
+        Those of `own` tracks are held in any case: a relay publishes them itself.
+        """
         self.parent: Peer | None = None
         "The Edge that a Stub speaks with."
         self._self_id = self_id
@@ -61,6 +65,7 @@ class Subscriptions:
         self._at = at
         self._is_stub = is_stub
         self._keeps = keeps
+        self._own = own
         self._seen = SeenSubscribes()
         self._leaving: dict[int, float] = {}
         self._orphans: dict[NodeId, float] = {}
@@ -148,7 +153,7 @@ class Subscriptions:
                 self.unsubscribe(stub, info.track_hash, now)
         elif info.source_node_id == self._self_id:
             self._correct(info, added=added, now=now)
-        elif self._keeps or self._is_stub:
+        elif self._keeps or self._is_stub or info.track_hash.full_name_hash in self._own:
             if added and info.source_node_id == peer.node_id:
                 peer_link.confirmed.add(info.track_hash.full_name_hash)
             self._take(info, added=added, heard_from=peer, now=now)
@@ -157,7 +162,7 @@ class Subscriptions:
 
     def begin_confirming(self, peer: Peer, now: float) -> None:
         """A peer is there, or there again: it is about to say what it subscribes to."""
-        if not self._keeps:
+        if not self._keeps and next(self._subscribes.of_source(peer.node_id), None) is None:
             return
         confirmed: set[int] = set()
         peer.confirmed = confirmed

@@ -16,7 +16,7 @@ from laps.types import SubscribeInfo, hash_bytes, next_sequence
 from laps.wire.subscribe import decode_track_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from laps.infobase.subscribes import Subscribes
     from laps.relay.live import Live
@@ -69,9 +69,10 @@ class Tracks:
         clients[client] = None
         self._hashes[key] = track
         self._data.setdefault(key, subscribe_data)
-        subscribers = self._live.track(track, self._read(self._data[key])).subscribers
-        if client not in subscribers:
-            subscribers[client] = PlainSubscriber(client, track)
+        live = self._live.track(track, self._read(self._data[key]))
+        if client not in live.subscribers:
+            live.subscribers[client] = PlainSubscriber(client, track)
+        self._live.changed(live)
         self.review(key)
         return first
 
@@ -84,6 +85,7 @@ class Tracks:
         del clients[client]
         if (live := self._live.get(key)) is not None:
             live.subscribers.pop(client, None)
+            self._live.changed(live)
         if clients:
             return False
         del self._subscribers[key]
@@ -106,6 +108,14 @@ class Tracks:
     def is_wanted_here(self, full_name_hash: int) -> bool:
         """Whether a client of this relay wants a track."""
         return full_name_hash in self._subscribers
+
+    def has_subscriber(self, client: Client, track: TrackHash) -> bool:
+        """Whether a client wants a track already."""
+        return client in self._subscribers.get(track.full_name_hash, ())
+
+    def asked(self, full_name_hash: int) -> Collection[Client]:
+        """The publishers here that have been asked for a track."""
+        return self._asked.get(full_name_hash, ())
 
     def tracks_of(self, client: Client) -> list[TrackHash]:
         """What a client is subscribed to."""

@@ -40,14 +40,15 @@ class Draining:
     def select(self, candidates: Collection[PathCandidate]) -> Choice | None:
         """The best path among those that stay, or of all where none of them does as well."""
         best = select(candidates)
-        if not self._sessions or best is None or not self._leads_away(best.path):
+        if not self._sessions or best is None or not self.leads_away(best.path):
             return best
-        staying = [path for path in candidates if not self._leads_away(path)]
+        staying = [path for path in candidates if not self.leads_away(path)]
         other = select(staying)
         if other is None or (best.path.carries_data and not other.path.carries_data):
             return best
         leaving = len(candidates) - len(staying)
         return Choice(other.path, f"{other.reason}; {leaving} by a peer that leaves")
 
-    def _leads_away(self, path: PathCandidate) -> bool:
+    def leads_away(self, path: PathCandidate) -> bool:
+        """Whether a path goes beyond a peer that is about to leave."""
         return path.session in self._sessions and bool(path.info.path)

@@ -98,6 +98,8 @@ class Fib:
 
     def __init__(self, route: Route) -> None:
         self._route = route
+        self.changes = 0
+        "Goes up whenever something may go elsewhere, or nowhere any more."
         self._made = 0
         self._flows: dict[FlowKey, Flow] = {}
         self._by_target: dict[NodeId, set[Flow]] = {}
@@ -120,6 +122,7 @@ class Fib:
         if flow is None:
             self._made += 1
             flow = self._flows[key] = Flow(key, self._made)
+        self.changes += 1
         wanted = frozenset(targets)
         for node in flow.targets - wanted:
             _unindex(self._by_target, node, flow)
@@ -140,11 +143,13 @@ class Fib:
 
     def reroute(self, nodes: Iterable[NodeId]) -> list[SnsUpdate]:
         """Selection may have changed for these nodes: only flows that go there are looked at."""
+        self.changes += 1
         flows = {flow for node in nodes for flow in self._by_target.get(node, ())}
         return [update for flow in sorted(flows, key=_serial) for update in self._arrange(flow)]
 
     def close_link(self, link: LinkId) -> list[SnsUpdate]:
         """A link is gone, and all its sets with it; its targets move to where selection says."""
+        self.changes += 1
         flows = sorted(self._by_link.pop(link, set()), key=_serial)
         self._ids.pop(link, None)
         updates: list[SnsUpdate] = []

@@ -20,7 +20,7 @@ from support.moqt_streams import Obj, body, objects_of
 from support.relays import track_hash
 
 if TYPE_CHECKING:
-    from laps.relay.cache import CachedStream
+    from laps.relay.cached_streams import CachedStream
 
 
 class Kept:
@@ -365,4 +365,3 @@ def test_what_is_left_of_a_gap(
         for number in (*range(7), LAST_OBJECT):
             place = Location(group, number)
             assert inside(place, left) == (inside(place, [outer]) and not inside(place, [inner]))
-    assert without([outer], None) == [outer]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from laps.relay import fetches
 from laps.types import Location
 from laps.wire.moqt.codes import RequestCode, ResetCode
 from laps.wire.moqt.dialect import DRAFT14, DRAFT16
@@ -291,6 +292,13 @@ def test_an_answer_that_nobody_asked_for_is_stopped() -> None:
 # -- no longer wanted ------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def _object_by_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects are written one by one, so that little of them is a middle."""
+    monkeypatch.setattr(fetches, "PORTION_BYTES", 1)
+
+
+@pytest.mark.usefixtures("_object_by_object")
 @both
 def test_a_fetch_is_cancelled_in_the_middle(dialect: Dialect) -> None:
     net, pub, sub = stage(DRAFT16, dialect)
@@ -328,6 +336,7 @@ def test_a_fetch_is_cancelled_while_its_publisher_is_asked(dialect: Dialect, lea
 # -- room ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("_object_by_object")
 @both
 def test_a_slow_reader_is_given_it_in_portions(dialect: Dialect) -> None:
     net, pub, sub = stage(DRAFT16, dialect)
@@ -344,6 +353,7 @@ def test_a_slow_reader_is_given_it_in_portions(dialect: Dialect) -> None:
     net.check_empty()
 
 
+@pytest.mark.usefixtures("_object_by_object")
 @both
 def test_what_is_dropped_while_a_slow_reader_waits_is_not_said_not_to_exist(
     dialect: Dialect,

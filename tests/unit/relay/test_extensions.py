@@ -11,7 +11,7 @@ from laps.infobase.metrics import MetricsChange
 from laps.infobase.namespaces import NamespaceChange
 from laps.relay.extensions import PeerLeaving
 from laps.relay.roles import Role
-from laps.types import NamespaceInfo, NodeId, PeerMode, SnsId
+from laps.types import NamespaceInfo, NodeId, NodeInfo, NodeType, PeerMode, SnsId
 from laps.wire.extensions import (
     MAX_NAMESPACE_PARTS,
     GoAway,
@@ -217,16 +217,31 @@ def test_what_a_node_no_longer_says_when_it_is_back_is_withdrawn_for_it(world: W
         world.extensions.receive(north, NamespaceInfoAdv(info), world.now)
     world.pass_time(60)
     assert len(world.extensions.namespaces) == 2
-    # Back by another link, before anybody saw it leave.
+    # Back by another link, before anybody saw it leave; the old one does not answer any more.
+    (lost,) = north.links
     world.peer(NORTH)
     world.said()
     world.extensions.receive(north, NamespaceInfoAdv(offer(8, NORTH)), world.now)
+    del north.links[lost]
     world.pass_time(4.9)
     assert len(world.extensions.namespaces) == 2
     world.said()
     world.pass_time(0.1)
     assert world.said() == [(SOUTH, NamespaceInfoWd(replace(gone, sequence=8)))]
     assert list(world.extensions.namespaces) == [offer(8, NORTH)]
+
+
+def test_what_a_node_has_said_on_another_link_that_is_open_need_not_be_said_again(
+    world: World,
+) -> None:
+    """Of two links that both dialled, each side may have chosen the other for control."""
+    north, south = world.peer(NORTH), world.peer(SOUTH)
+    world.advertise(NORTH, south)
+    world.extensions.receive(north, NamespaceInfoAdv(offer(7, NORTH)), world.now)
+    world.pass_time(1)
+    world.peer(NORTH)
+    world.pass_time(10)
+    assert list(world.extensions.namespaces) == [offer(7, NORTH)]
 
 
 def test_a_node_whose_control_link_is_gone_again_is_left_as_it_is(world: World) -> None:
@@ -246,6 +261,23 @@ def test_sequences_of_what_was_withdrawn_are_dropped_in_time(world: World) -> No
     assert world.extensions.deadline() == 60.0
     world.pass_time(60)
     assert world.extensions.deadline() is None
+
+
+def test_word_of_a_namespace_goes_to_a_peer_that_knows_the_node_by_itself(world: World) -> None:
+    """The way by which it does may be gone, and the word not come by it."""
+    north, south = world.peer(NORTH), world.peer(SOUTH)
+    for peer in (north, south):
+        world.reach(FAR, peer)
+    assert north.control is not None
+    north.control.heard[FAR] = NodeInfo(FAR, NodeType.EDGE)
+    world.said()
+    world.extensions.receive(south, NamespaceInfoAdv(offer(7, FAR)), world.now)
+    world.extensions.receive(south, NodeMetricsAdv(metrics(7, FAR)), world.now)
+    world.extensions.receive(south, NamespaceInfoWd(offer(8, FAR)), world.now)
+    assert world.said() == [
+        (NORTH, NamespaceInfoAdv(offer(7, FAR))),
+        (NORTH, NamespaceInfoWd(offer(8, FAR))),
+    ]
 
 
 # -- Stubs -----------------------------------------------------------------------------------------
@@ -285,6 +317,26 @@ def test_a_stub_hears_of_namespaces_as_its_edge_s_and_of_metrics_nothing(world: 
     assert STUB not in {node for node, _ in world.said()}
     world.extensions.receive(north, NamespaceInfoWd(offer(8, NORTH)), world.now)
     assert world.said() == [(STUB, NamespaceInfoWd(offer(EPOCH + 2, SELF)))]
+
+
+def test_a_stub_is_told_of_what_it_offers_itself_only_while_others_do(world: World) -> None:
+    """It may have come here from another Edge, which still offers what it had there."""
+    stub, north, client = world.stub(), world.peer(NORTH), object()
+    world.extensions.receive(north, NamespaceInfoAdv(offer(7, NORTH)), world.now)
+    world.extensions.receive(stub, NamespaceInfoAdv(offer(3, STUB)), world.now, client)
+    told = [message for node, message in world.said() if node == STUB]
+    assert told == [NamespaceInfoAdv(offer(EPOCH, SELF))]
+    world.extensions.receive(north, NamespaceInfoWd(offer(8, NORTH)), world.now)
+    assert [message for node, message in world.said() if node == STUB] == [
+        NamespaceInfoWd(offer(EPOCH + 1, SELF))
+    ]
+    world.extensions.announce("one", ROOM, None, world.now)
+    world.extensions.unannounce("one", ROOM, None, world.now)
+    assert [message for node, message in world.said() if node == STUB] == [
+        NamespaceInfoAdv(offer(EPOCH + 2, SELF)),
+        NamespaceInfoWd(offer(EPOCH + 3, SELF)),
+    ]
+    assert len(world.extensions.namespaces) == 1
 
 
 def test_a_stub_tells_one_edge_what_its_publishers_offer() -> None:
