@@ -6,6 +6,8 @@ if find_spec("pyspark") is None:
     raise ModuleNotFoundError("laps.spark needs PySpark: pip install 'laps[spark]'", name="pyspark")
 
 from laps.spark.driver import session
+from laps.spark.errors import DataLost
 from laps.spark.java import JavaNotFound
+from laps.spark.source import LapsDataSource
 
-__all__ = ["JavaNotFound", "session"]
+__all__ = ["DataLost", "JavaNotFound", "LapsDataSource", "session"]
