@@ -13,7 +13,7 @@ lab: setup ## LAPS at work on this machine (ARGS="--help" for its options)
 	.venv/bin/laps lab $(ARGS)
 
 test: browser check ## the checks and the tests (ARGS="-k wire" narrows the tests)
-	.venv/bin/pytest $(ARGS)
+	@scripts/test $(ARGS)
 
 check: setup ## lint, format, types and import directions
 	.venv/bin/ruff check

@@ -103,7 +103,9 @@ class World:
         return peer
 
     def stub(self) -> Peer:
+        """A Stub whose control link has just come up."""
         self.link(STUB, node_type=NodeType.STUB)
+        self.extensions.begin_stub(self.peers[STUB], self.now)
         return self.peers[STUB]
 
     def reach(self, node_id: NodeId, peer: Peer, hops: int = 1) -> None:

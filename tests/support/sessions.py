@@ -31,7 +31,7 @@ from laps.wire.moqt.data import (
     encode_subgroup_header,
 )
 from laps.wire.moqt.dialect import DRAFT14, DRAFT16
-from laps.wire.moqt.fetch import FetchReader, FetchWriter
+from laps.wire.moqt.fetch import EndOfRange, FetchReader, FetchWriter
 from laps.wire.moqt.messages import ClientSetup, Message
 from laps.wire.moqt.objects import Object, ObjectReader, encode_object
 
@@ -248,10 +248,11 @@ class FakeRelay:
         subgroup: int = 0,
         fin: bool = True,
         stream_id: int | None = None,
+        end_of_group: bool = False,
     ) -> int:
         """A subgroup's stream from its beginning."""
         number = self.new_stream() if stream_id is None else stream_id
-        header = SubgroupHeader(alias, group, subgroup, 128)
+        header = SubgroupHeader(alias, group, subgroup, 128, end_of_group=end_of_group)
         data = encode_subgroup_header(header, self.dialect) + self.body(*items)
         self._deliver(lambda: self.channel.stream_data(number, data, fin))
         return number
@@ -271,13 +272,16 @@ class FakeRelay:
         return data
 
     def fetch_stream(
-        self, request_id: int, *items: tuple[int, int, bytes], fin: bool = True
+        self, request_id: int, *items: tuple[int, int, bytes | None], fin: bool = True
     ) -> int:
-        """The answer to a FETCH."""
+        """The answer to a FETCH; what has no payload is the end of a range that is not known."""
         writer = FetchWriter(self.dialect)
         data = encode_fetch_header(FetchHeader(request_id))
         for group, number, payload in items:
-            data += writer.encode(Object(group, 0, number, 128, 0, b"", payload))
+            if payload is None:
+                data += writer.encode(EndOfRange(group, number, unknown=True))
+            else:
+                data += writer.encode(Object(group, 0, number, 128, 0, b"", payload))
         stream_id = self.new_stream()
         self._deliver(lambda: self.channel.stream_data(stream_id, data, fin))
         return stream_id
