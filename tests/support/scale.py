@@ -36,7 +36,7 @@ class Inline(large.Works):
 
     @property
     def task_count(self) -> int:
-        return 3
+        return 12
 
     def run(self, name: str, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         with self.watch.phase(name, len(items)):

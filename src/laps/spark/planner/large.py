@@ -61,6 +61,9 @@ SETTINGS: Final = {
 # Tasks for each core: enough to see them end, and few enough that what each adds up is little.
 _TASKS_PER_CORE: Final = 4
 
+# A task takes a while to begin and to end, so it is given some buckets at least.
+_BUCKETS_PER_TASK: Final = 8
+
 # How often what links really carry may turn out to be too much.
 _ATTEMPTS: Final = 4
 _TIGHTER: Final = 2e-3
@@ -118,7 +121,8 @@ class Works:
 
     def shares(self, buckets: int) -> list[tasks.Share]:
         """All buckets, dealt out."""
-        count = min(self.task_count, buckets)
+        cores = self.task_count // _TASKS_PER_CORE
+        count = min(self.task_count, buckets, max(cores, buckets // _BUCKETS_PER_TASK))
         return [tasks.Share(n, tuple(range(n, buckets, count))) for n in range(count)]
 
 
