@@ -90,19 +90,18 @@ class Reader:
 async def run(tracks: Tracks) -> None:
     """Connect, let the tracks flow, and answer how many objects came."""
     load = Load(tracks.port, 0, 0.0)
-    readers: list[Subscriber] = []
-    flows: list[asyncio.Task[None]] = []
-    for first in range(0, tracks.tracks, TRACKS_A_SESSION):
-        count = min(TRACKS_A_SESSION, tracks.tracks - first)
-        publisher, subscriber = Publisher(load), Subscriber(load)
+    parts = range(0, tracks.tracks, TRACKS_A_SESSION)
+    publishers, readers = [Publisher(load) for _ in parts], [Subscriber(load) for _ in parts]
+    # All of them first: whoever announces is matched with every subscription that is there.
+    for first, publisher in zip(parts, publishers, strict=True):
         await publisher.open(tracks.port, bare=False)
+        await publisher.begin(first, min(TRACKS_A_SESSION, tracks.tracks - first))
+    for first, subscriber in zip(parts, readers, strict=True):
         await subscriber.open(tracks.port, bare=False)
-        await publisher.begin(first, count)
         request_id = 0
-        for number in range(first, first + count):
+        for number in range(first, min(first + TRACKS_A_SESSION, tracks.tracks)):
             request_id = await subscriber.subscribe(number, request_id)
-        readers.append(subscriber)
-        flows.append(asyncio.ensure_future(publisher.flow(tracks.rate)))
+    flows = [asyncio.ensure_future(publisher.flow(tracks.rate)) for publisher in publishers]
     reader = Reader()
     if tracks.read:
         url = f"moqt://{HOST}:{tracks.port}"
