@@ -15,8 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 import laps.spark
 from laps.errors import LapsError
-from laps.spark import network as networks
-from laps.spark import views
+from laps.spark.pipeline import network as networks
+from laps.spark.pipeline import views
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--tables", default="laps-tables", help="where `laps pipeline` writes")

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from laps.spark.parquet_files import Place
-    from laps.spark.pipeline import Pipeline, Progress
+    from laps.spark.pipeline.job import Pipeline, Progress
+    from laps.spark.pipeline.parquet_files import Place
 
 TABLES = "./laps-tables"
 
@@ -106,8 +106,8 @@ def pipeline(
     every_s = None if once else parse_duration("--trigger", trigger).total_seconds()
     views_s = parse_duration("--views-every", views_every).total_seconds()
     _need_spark()
-    from laps.spark.parquet_files import Place
-    from laps.spark.pipeline import Pipeline, Reading, telemetry
+    from laps.spark.pipeline.job import Pipeline, Reading, telemetry
+    from laps.spark.pipeline.parquet_files import Place
     from laps.telemetry.records import KINDS
 
     place = Place.of(to)
@@ -159,8 +159,8 @@ def _watch(
 
 
 def _renew_views(spark: SparkSession, place: Place) -> None:
-    from laps.spark.network import write_views
-    from laps.spark.tables import NoTable
+    from laps.spark.pipeline.network import write_views
+    from laps.spark.pipeline.tables import NoTable
 
     now = datetime.now(UTC)
     try:
@@ -233,11 +233,11 @@ def report(
     """Show what is in the tables: relays, links, tracks, their audience, what has changed."""
     begin, end = parse_range(last, since, until, datetime.now(UTC))
     _need_spark()
-    from laps.spark.page import write_page
-    from laps.spark.parquet_files import Place
-    from laps.spark.report import make
-    from laps.spark.sections import render
-    from laps.spark.tables import require_any
+    from laps.spark.pipeline.page import write_page
+    from laps.spark.pipeline.parquet_files import Place
+    from laps.spark.pipeline.report import make
+    from laps.spark.pipeline.sections import render
+    from laps.spark.pipeline.tables import require_any
 
     place = Place.of(tables)
     require_any(place)  # before Spark is started for nothing

@@ -13,13 +13,13 @@ from laps.client import Fetching, QuicConfig, RequestRefused, Subscription
 from laps.config import CacheConfig, ClientsConfig, Config, PeeringConfig, RelayConfig
 from laps.errors import HandshakeFailed, LapsError
 from laps.net.runner import Runner
-from laps.spark import connecting, following
-from laps.spark.connecting import Connection, connect_first
 from laps.spark.errors import DataLost
-from laps.spark.following import Following
-from laps.spark.offsets import Position, to_json
-from laps.spark.options import Trust, read_options
-from laps.spark.reading import Range, RangeReader
+from laps.spark.source import connecting, following
+from laps.spark.source.connecting import Connection, connect_first
+from laps.spark.source.following import Following
+from laps.spark.source.offsets import Position, to_json
+from laps.spark.source.options import Trust, read_options
+from laps.spark.source.reading import Range, RangeReader
 from laps.types import Address, Location, TrackName
 from support.loopback import on_loop, until
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from laps.client import Object, Track
-    from laps.spark.offsets import Positions
-    from laps.spark.options import ReadOptions
+    from laps.spark.source.offsets import Positions
+    from laps.spark.source.options import ReadOptions
 
 ANY = Address("127.0.0.1", 0)
 NOBODY = "moqt://127.0.0.1:1"

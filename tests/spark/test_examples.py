@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import SparkSession
 
-from laps.spark.parquet_files import Place
-from laps.spark.tables import Table
+from laps.spark.pipeline.parquet_files import Place
+from laps.spark.pipeline.tables import Table
 from support import telemetry_frames as frames
 from support.programs import relay_process
 

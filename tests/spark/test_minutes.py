@@ -1,10 +1,18 @@
+from collections.abc import Iterator
+
 import pytest
 from pyspark.sql import SparkSession
 
-from laps.spark import minutes
-from support.telemetry_frames import as_dicts, at, frame
+from laps.spark.pipeline import minutes
+from support.telemetry_frames import as_dicts, at, frame, interpreted
 
 pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _interpreted(spark: SparkSession) -> Iterator[None]:
+    with interpreted(spark):
+        yield
 
 
 def test_the_records_of_a_link_in_a_minute_become_one_row(spark: SparkSession) -> None:

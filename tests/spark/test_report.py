@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -6,13 +7,20 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from laps.spark.parquet_files import Place
-from laps.spark.report import NothingThere, Report, make
-from laps.spark.sections import render
-from laps.spark.tables import NoTable, Table
-from support.telemetry_frames import at, frame
+from laps.spark.pipeline.parquet_files import Place
+from laps.spark.pipeline.report import NothingThere, Report, make
+from laps.spark.pipeline.sections import render
+from laps.spark.pipeline.tables import NoTable, Table
+from support.telemetry_frames import at, frame, interpreted
 
 pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _interpreted(spark: SparkSession) -> Iterator[None]:
+    with interpreted(spark):
+        yield
+
 
 UNTIL = at(11)
 

@@ -19,11 +19,11 @@ import pytest
 import laps
 from laps.errors import LapsError
 from laps.spark import bridge
-from laps.spark.options import Trust
 from laps.spark.sink import calling
 from laps.spark.sink.companion import LOCK, PROTOCOL, Driver, Request, started
 from laps.spark.sink.place import Place
 from laps.spark.sink.publisher import PublisherSettings
+from laps.spark.source.options import Trust
 from support.sinks import Relays, stage
 
 if TYPE_CHECKING:

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laps.errors import LapsError
-from laps.spark.options import Trust
 from laps.spark.sink import calling, companion
 from laps.spark.sink.companion import Driver, Request, started
 from laps.spark.sink.journal import read_state
 from laps.spark.sink.place import Place
 from laps.spark.sink.publisher import PublisherSettings
+from laps.spark.source.options import Trust
 from support.sinks import Relays, stage
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame, SparkSession
 
 from laps.errors import LapsError
-from laps.spark import table_log, tables
-from laps.spark.tables import Conflict, NoTable, Table
+from laps.spark.pipeline import table_log, tables
+from laps.spark.pipeline.tables import Conflict, NoTable, Table
 
 pytestmark = pytest.mark.spark
 

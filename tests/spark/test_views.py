@@ -1,13 +1,21 @@
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from laps.spark import minutes, views
-from support.telemetry_frames import as_dicts, at, frame
+from laps.spark.pipeline import minutes, views
+from support.telemetry_frames import as_dicts, at, frame, interpreted
 
 pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _interpreted(spark: SparkSession) -> Iterator[None]:
+    with interpreted(spark):
+        yield
+
 
 NOW = at(10, 30)
 HASHES = {"": 0, "t": -1, "u": 2, "v": 3, "no origin": 4}

@@ -42,6 +42,17 @@ class Publisher:
             place = await track.write(payload, new_group=number % every == 0)
             self.written.add((name, *place, payload))
 
+    def wait_received(self, track: Track, url: str) -> None:
+        """Until a relay has all that was written: streams of groups are sent side by side."""
+        self.run(self._wait_received(track, url))
+
+    async def _wait_received(self, track: Track, url: str) -> None:
+        name = track.full_name
+        last = max((group, number) for _, group, number, _ in self.written)
+        async with laps.connect(url) as session:
+            while (await session.track_status(name.namespace, name.name)).largest != last:  # noqa: ASYNC110 - polls
+                await asyncio.sleep(0.01)
+
     def end(self, track: Track) -> None:
         self.run(track.end())
 

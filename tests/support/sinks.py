@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from laps.spark.offsets import track_key
-from laps.spark.options import Trust
 from laps.spark.sink import sending, staging
 from laps.spark.sink.journal import Journal
 from laps.spark.sink.objects import Partition
@@ -20,6 +18,8 @@ from laps.spark.sink.options import Columns, SinkOptions
 from laps.spark.sink.place import Place
 from laps.spark.sink.publisher import Batch, Publisher, PublisherSettings
 from laps.spark.sink.uplink import Uplink
+from laps.spark.source.offsets import track_key
+from laps.spark.source.options import Trust
 from support.programs import ANY, LAPS, READY
 
 if TYPE_CHECKING:

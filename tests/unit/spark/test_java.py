@@ -101,6 +101,20 @@ def test_the_wheel_serves_when_every_other_java_is_too_old(
     assert find_java().parent == tmp_path / "cache" / "laps"
 
 
+def test_a_program_that_inherits_the_wheels_java_gets_it_without_what_it_cannot_take(
+    make_java: MakeJava, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundled = make_java("bundled", "21.0.1")
+    monkeypatch.setattr(spark_java, "_bundled_java", lambda: bundled / "bin" / "java")
+    monkeypatch.setenv("PATH", "/bin")
+    home = find_java()
+    assert home != bundled
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert find_java() == home
+    monkeypatch.setenv("JAVA_HOME", str(bundled))
+    assert find_java() == home
+
+
 def test_without_any_java_the_error_says_what_was_refused_and_what_to_do(
     make_java: MakeJava, monkeypatch: pytest.MonkeyPatch
 ) -> None:

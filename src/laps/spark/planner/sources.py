@@ -129,7 +129,8 @@ class _Reported:
 
 
 def _reported(folder: Path, topology: Topology | None) -> _Reported:
-    from laps.spark import session, tables
+    from laps.spark import session
+    from laps.spark.pipeline import tables
     from laps.spark.planner import observed
 
     spark = session()

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from laps.client.names import track_of
 from laps.errors import LapsError
-from laps.spark.options import PayloadFormat
 from laps.spark.sink.encoding import encode_arrow_runs, encode_json
+from laps.spark.source.options import PayloadFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

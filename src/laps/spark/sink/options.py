@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 
 from laps.client.names import track_of
 from laps.errors import ConfigError, quote
-from laps.spark.options import (
+from laps.spark.source.options import (
     PayloadFormat,
     Trust,
     check_names,

@@ -13,12 +13,12 @@ from time import monotonic, time
 from typing import TYPE_CHECKING, Final
 
 from laps.errors import LapsError, SessionClosed, TransportError
-from laps.spark.options import Trust  # noqa: TC001 - read when it is decoded
 from laps.spark.sink.journal import Journal, Taken
 from laps.spark.sink.numbering import Numbering, walk
 from laps.spark.sink.sending import Leaving, Sender, Sending
 from laps.spark.sink.staging import StagedFile, check_is_here
 from laps.spark.sink.uplink import Uplink
+from laps.spark.source.options import Trust  # noqa: TC001 - read when it is decoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -14,15 +14,15 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from laps.errors import HandshakeFailed, LapsError, RequestRefused, SessionClosed
-from laps.spark.connecting import connect_first
-from laps.spark.offsets import parse_track_key
+from laps.spark.source.connecting import connect_first
+from laps.spark.source.offsets import parse_track_key
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
     from laps.client import Session, Track
     from laps.client.channel import Channel
-    from laps.spark.options import Trust
+    from laps.spark.source.options import Trust
     from laps.types import Location
 
 log = logging.getLogger(__name__)

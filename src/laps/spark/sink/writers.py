@@ -23,7 +23,6 @@ from pyspark.sql.datasource import (
 )
 
 from laps.errors import ConfigError, LapsError
-from laps.spark.offsets import track_key
 from laps.spark.sink import calling
 from laps.spark.sink.companion import IDLE_S, PROTOCOL, Request
 from laps.spark.sink.journal import read_state
@@ -32,6 +31,7 @@ from laps.spark.sink.options import columns_of, sink_options
 from laps.spark.sink.place import Place
 from laps.spark.sink.publisher import STAGED, Batch, PublisherSettings
 from laps.spark.sink.staging import StagedFile, StagingWriter
+from laps.spark.source.offsets import track_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

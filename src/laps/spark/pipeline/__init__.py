@@ -1,0 +1,1 @@
+"""From telemetry to tables, and from tables to a report."""
