@@ -152,10 +152,25 @@ class Subscribes:
         for source in tuple(self._records):
             yield from self.of_source(source)
 
+    def keys(self) -> Iterator[tuple[NodeId, int]]:
+        """The source and the track of every subscribe; the table may change meanwhile."""
+        for source in tuple(self._records):
+            for track in tuple(self._records.get(source, ())):
+                yield source, track
+
     def get(self, source: NodeId, full_name_hash: int) -> SubscribeInfo | None:
         """The subscribe of a source to a track."""
         record = self._records.get(source, {}).get(full_name_hash)
         return None if record is None else _unpack(source, full_name_hash, record)
+
+    def track_hash(self, full_name_hash: int) -> TrackHash | None:
+        """The hashes of a track that is wanted."""
+        sources = self._sources.get(full_name_hash)
+        if sources is None:
+            return None
+        source = sources if isinstance(sources, int) else next(iter(sources))
+        _, namespace_hash, name_hash = _RECORD.unpack_from(self._records[source][full_name_hash])
+        return TrackHash(namespace_hash, name_hash, full_name_hash)
 
     def sequence(self, source: NodeId, full_name_hash: int) -> int | None:
         """The last sequence seen, also of what was withdrawn lately."""

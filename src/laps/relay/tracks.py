@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from laps.errors import InvalidEncoding
 from laps.infobase.announces import Announces
 from laps.relay.subscribers import PlainSubscriber
-from laps.types import SubscribeInfo, hash_bytes, next_sequence
+from laps.types import SubscribeInfo, hash_bytes, hash_track, next_sequence
 from laps.wire.subscribe import decode_track_name
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class Tracks:
         self._hashes: dict[int, TrackHash] = {}
         self._data: dict[int, bytes] = {}
         self._asked: dict[int, dict[Client, None]] = {}
+        self._asked_of: dict[Client, dict[int, None]] = {}
+        "The same by publisher: one of ten thousand tracks ends one without a look at the others."
 
     def __len__(self) -> int:
         return len(self._subscribers) + len(self._asked)
@@ -134,25 +136,35 @@ class Tracks:
 
     # -- publishers --------------------------------------------------------------------------------
 
-    def announce(self, client: Client, info: AnnounceInfo) -> bool:
-        """A publisher offers a namespace or a track; True if that is news."""
+    def announce(self, client: Client, info: AnnounceInfo, name: TrackName | None = None) -> bool:
+        """A publisher offers a namespace or a track; True if that is news.
+
+        `name` is that of a track, where it is known: then nothing has to be looked for.
+        """
         if self.announces.add(client, info) is None:
             return False
-        self._review_matching(info)
+        for key in self._wanted(info, name):
+            self.review(key)
         return True
 
-    def unannounce(self, client: Client, info: AnnounceInfo) -> bool:
+    def unannounce(self, client: Client, info: AnnounceInfo, name: TrackName | None = None) -> bool:
         """A publisher offers it no more; True if that is news."""
         if self.announces.withdraw(client, info) is None:
             return False
-        for key in [key for key, clients in self._asked.items() if client in clients]:
+        asked = self._asked_of.get(client, {})
+        if name is not None:
+            keys = [key for key in (hash_track(name).full_name_hash,) if key in asked]
+        else:
+            names = {key: self._name_of(key) for key in asked}
+            keys = [key for key, name in names.items() if name is not None and _offers(info, name)]
+        for key in keys:
             self.review(key)
         return True
 
     def drop_publisher(self, client: Client) -> list[AnnounceInfo]:
         """A publisher is gone; what it had announced."""
         dropped = [change.info for change in self.announces.drop_origin(client)]
-        for key in [key for key, clients in self._asked.items() if client in clients]:
+        for key in list(self._asked_of.get(client, ())):
             self.review(key)
         return dropped
 
@@ -177,10 +189,12 @@ class Tracks:
                 self._joined(client, key, node_id)
             if client not in asked:
                 self._asked.setdefault(key, {})[client] = None
+                self._asked_of.setdefault(client, {})[key] = None
                 self._live.track(self._hashes[key], self._read(self._data[key]))
                 client.subscribe(self._hashes[key], self._data[key])
         for client in [client for client in asked if client not in publishers]:
             del asked[client]
+            self._no_longer_asked(client, key)
             self._tell(self._fib.remove((client, key)))
             client.unsubscribe(self._hashes[key])
         if not self._asked.get(key):
@@ -220,18 +234,47 @@ class Tracks:
             self.unreadable += 1
             return None
 
-    def _review_matching(self, info: AnnounceInfo) -> None:
-        """A new announce: every track that it offers and somebody wants."""
-        depth = len(info.namespace_hashes)
+    def _no_longer_asked(self, client: Client, key: int) -> None:
+        keys = self._asked_of[client]
+        del keys[key]
+        if not keys:
+            del self._asked_of[client]
+
+    def _wanted(self, info: AnnounceInfo, name: TrackName | None) -> list[int]:
+        """The tracks that a new announce offers and somebody wants."""
+        if name is not None:
+            key = hash_track(name).full_name_hash
+            return [key] if key in self._subscribers or self._subscribes.sources(key) else []
+        offers: dict[int, bool] = {}
+        "By the hash of a namespace: it is read once, however many tracks are in it."
+        found: list[int] = []
         for key in {*self._subscribes.tracks(), *self._subscribers}:
-            data = self._data.get(key)
-            if data is None:
-                source = next(iter(self._subscribes.sources(key)), None)
-                entry = None if source is None else self._subscribes.get(source, key)
-                data = b"" if entry is None else bytes(entry.subscribe_data)
-            name = self._read(data) if data else None
-            if name is None or len(name.namespace) < depth:
+            hashes = self._hashes.get(key) or self._subscribes.track_hash(key)
+            if hashes is None or info.name_hash not in (0, hashes.name_hash):
                 continue
-            parts = tuple(hash_bytes(part) for part in name.namespace[:depth])
-            if parts == info.namespace_hashes:
-                self.review(key)
+            matches = offers.get(hashes.namespace_hash)
+            if matches is None:
+                name = self._name_of(key)
+                matches = name is not None and _offers(info, name)
+                # Who subscribes may say one name and the hashes of another.
+                if name is not None and hash_track(name) == hashes:
+                    offers[hashes.namespace_hash] = matches
+            if matches:
+                found.append(key)
+        return found
+
+    def _name_of(self, key: int) -> TrackName | None:
+        data = self._data.get(key)
+        if data is None:
+            source = next(iter(self._subscribes.sources(key)), None)
+            entry = None if source is None else self._subscribes.get(source, key)
+            data = b"" if entry is None else bytes(entry.subscribe_data)
+        return self._read(data) if data else None
+
+
+def _offers(info: AnnounceInfo, name: TrackName) -> bool:
+    """Whether an announce offers a track: one with a name that track, and no other."""
+    depth = len(info.namespace_hashes)
+    if info.name_hash and (len(name.namespace) != depth or hash_bytes(name.name) != info.name_hash):
+        return False
+    return tuple(map(hash_bytes, name.namespace[:depth])) == info.namespace_hashes

@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from laps.relay.clients import announce_info
 from laps.relay.roles import Role
-from laps.types import NodeInfo, NodePathItem, NodeType, format_node_id, parse_node_id
+from laps.relay.tracks import Tracks
+from laps.types import (
+    NodeInfo,
+    NodePathItem,
+    NodeType,
+    format_node_id,
+    hash_track,
+    parse_node_id,
+)
 from laps.wire.peering import (
     NodeInfoAdv,
     SubscribeInfoAdv,
@@ -370,6 +379,55 @@ def test_a_publisher_that_takes_its_announce_back_is_not_asked() -> None:
     assert wire.here.sets == {}
     net.announce(origin, pub, "a")
     assert len(pub.asked) == 1
+
+
+def test_a_track_that_comes_or_goes_costs_no_look_at_all_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    net, pub, sub = Net(), App(), App()
+    origin, edge = net.relay("1:1"), net.relay("1:2")
+    net.wire(origin, edge)
+    names = [track_name(f"a/t{number}") for number in range(100)]
+    infos = [announce_info(origin.id, name.namespace, name.name) for name in names]
+    for number in range(100):
+        net.subscribe(edge, sub, f"a/t{number}")
+    looked: list[int] = []
+    review = Tracks.review
+
+    def look(self: Tracks, key: int) -> None:
+        looked.append(key)
+        review(self, key)
+
+    monkeypatch.setattr(Tracks, "review", look)
+    for name, info in zip(names, infos, strict=True):
+        origin.announce(pub, info, net.now, (name.namespace, name.name))
+    keys = [hash_track(name).full_name_hash for name in names]
+    assert pub.asked == looked == keys
+    looked.clear()
+    for name, info in zip(names[:50], infos[:50], strict=True):
+        origin.unannounce(pub, info, net.now, (name.namespace, name.name))
+    assert looked == keys[:50]
+    assert pub.asked == keys[50:]
+    looked.clear()
+    origin.unannounce(pub, infos[50], net.now)  # as a Stub says it, by hashes
+    assert looked == keys[50:51]
+    origin.client_closed(pub, net.now)
+    assert pub.asked == []
+
+
+def test_hashes_that_are_not_those_of_the_name_hide_no_other_track() -> None:
+    net, pub, sub = Net(), App(), App()
+    origin, edge, liar = net.relay("1:1"), net.relay("1:2"), net.puppet("1:3")
+    net.wire(origin, edge)
+    net.wire(liar, origin)
+    true = track_hash("a/b/x")
+    for number in range(20):
+        lie = subscribe_info("1:3", "other/y", number + 1)
+        lie = replace(lie, track_hash=replace(true, full_name_hash=number))
+        liar.say(SubscribeInfoAdv(lie))
+    net.subscribe(edge, sub, "a/b/x")
+    net.announce(origin, pub, "a")
+    assert pub.asked == [true.full_name_hash]
 
 
 # -- partitions and restarts -----------------------------------------------------------------------
