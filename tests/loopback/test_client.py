@@ -584,6 +584,22 @@ async def test_nobody_there_and_nobody_who_understands() -> None:
         await laps.connect("moqt://nowhere.invalid:4443")
 
 
+@on_loop
+async def test_requests_that_have_to_wait_are_told_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings = Config(
+        peering=PeeringConfig(listen=ANY), clients=ClientsConfig(listen=ANY, requests=2)
+    )
+    async with relaying(settings) as relay, laps.connect(url_of(relay)) as session:
+        readers = [asyncio.ensure_future(anext(session.subscribe("demo", f"t{n}"))) for n in "1234"]
+        await until(lambda: "the relay allows no more requests" in caplog.text)
+        for reader in readers:
+            reader.cancel()
+        await asyncio.gather(*readers, return_exceptions=True)
+    assert caplog.text.count("the relay allows no more requests") == 1
+
+
 # -- the page for application developers -----------------------------------------------------------
 
 

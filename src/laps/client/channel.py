@@ -101,6 +101,7 @@ class Channel(Carrier):
         self.ready: asyncio.Future[None] = self.loop.create_future()
         self.streams_begun = 0
         "Streams of ours, of which some may wait to be opened."
+        self._told_blocked = False
         self._answers: dict[int, Callable[[Answer], None]] = {}
         self._asking: dict[int, asyncio.Future[Answer]] = {}
 
@@ -123,6 +124,12 @@ class Channel(Carrier):
         if not self.session.can_request:
             raise LapsError("too many requests wait for the relay to allow them")
         request_id = self.session.request(message)
+        if self.session.is_blocked and not self._told_blocked:
+            self._told_blocked = True
+            log.warning(
+                "the relay allows no more requests on this session (clients.requests there): what "
+                "is asked for now waits until something else has ended; open another session"
+            )
         if answered is not None:
             self._answers[request_id] = answered
         return request_id

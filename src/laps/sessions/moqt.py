@@ -566,6 +566,11 @@ class MoqtSession:
         """Whether another request of ours may wait for its turn."""
         return len(self._waiting) < self._limits.waiting
 
+    @property
+    def is_blocked(self) -> bool:
+        """Whether requests of ours wait until others have ended."""
+        return self.ready and bool(self._waiting)
+
     def flush(self) -> None:
         """The setup is done: say what waited for it."""
         self._flush_waiting()
