@@ -23,15 +23,15 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from rich import box
-from rich.table import Table
-
+from laps.bench.tables import table_of_figures
 from laps.errors import LapsError
 from laps.infobase.subscribes import Subscribes
 from laps.types import NodeId, SubscribeInfo, TrackName, hash_track
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from rich.table import Table
 
 COUNTS: Final = (10_000, 100_000, 1_000_000, 4_000_000)
 NODES: Final = 1_000
@@ -119,15 +119,10 @@ def as_mapping(results: Sequence[Result]) -> list[dict[str, object]]:
 
 def table(results: Sequence[Result]) -> Table:
     """The results for a person."""
-    table = Table(
-        title=f"Subscribes of {results[0].nodes:,} nodes in the information base of one relay",
-        caption=f"For {WANTED.entries:,} the project asks of itself at most {WANTED.most_mb:g} MB\n"
+    table = table_of_figures(
+        f"Subscribes of {results[0].nodes:,} nodes in the information base of one relay",
+        f"For {WANTED.entries:,} the project asks of itself at most {WANTED.most_mb:g} MB\n"
         f"and {WANTED.most_seconds:g} s.",
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 0, 0, 1),
     )
     table.add_column("", no_wrap=True)
     for name in ("subscribes", "tracks", "s", "thousand/s", "MB", "bytes each"):

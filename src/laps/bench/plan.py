@@ -21,10 +21,9 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from rich import box
-from rich.table import Table
 
 from laps.bench.plan_rivals import NAMES
+from laps.bench.tables import table_of_figures
 from laps.errors import LapsError
 from laps.spark import session
 from laps.spark.planner import large, tasks
@@ -37,6 +36,8 @@ from laps.spark.planner.store import write_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from rich.table import Table
 
     from laps.spark.planner.cells import Shape
     from laps.spark.planner.generate import Size
@@ -191,16 +192,11 @@ def as_mapping(result: Result) -> dict[str, object]:
 def table(result: Result) -> Table:
     """The result for a person."""
     ratio = "" if result.ratio is None else f"{result.ratio:.2f}"
-    shown = Table(
-        title=f"{result.subscriptions:,} subscriptions of {result.tracks:,} tracks at "
+    shown = table_of_figures(
+        f"{result.subscriptions:,} subscriptions of {result.tracks:,} tracks at "
         f"{result.nodes:,} relays: {result.cells:,} cells",
-        caption=f"The same sums of all. The better of the others over laps: {ratio} "
+        f"The same sums of all. The better of the others over laps: {ratio} "
         f"({WANTED:g}).\nBucketing, once, took {result.bucketing_s:.1f} s.",
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 0, 0, 1),
     )
     shown.add_column("", no_wrap=True)
     for name in ("s", "million rows/s", "peak GiB"):

@@ -20,15 +20,15 @@ from statistics import median
 from time import sleep
 from typing import TYPE_CHECKING, Any, Final
 
-from rich import box
-from rich.table import Table
-
 from laps.bench.process import Process
 from laps.bench.relay_process import RelayProcess, rss_bytes
 from laps.bench.relay_sessions import Load
+from laps.bench.tables import table_of_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from rich.table import Table
 
     from laps.bench.relay_clients import Result
 
@@ -90,15 +90,10 @@ def as_mapping(figures: list[Figure]) -> list[dict[str, object]]:
 
 def table(figures: list[Figure]) -> Table:
     """The results for a person."""
-    made = Table(
-        title="One relay on loopback, the relay and its clients on a core each",
-        caption="Processor: the relay's seconds for each gigabyte delivered. Small objects are "
+    made = table_of_figures(
+        "One relay on loopback, the relay and its clients on a core each",
+        "Processor: the relay's seconds for each gigabyte delivered. Small objects are "
         "deliveries\nto all together. The bare loop copies streams, and does nothing else.",
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 0, 0, 1),
     )
     made.add_column("", no_wrap=True)
     made.add_column("figure", justify="right", no_wrap=True)

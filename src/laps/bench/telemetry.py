@@ -21,16 +21,16 @@ from tempfile import TemporaryDirectory
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Final
 
-from rich import box
-from rich.table import Table
-
 from laps.bench.process import Process
 from laps.bench.relay_process import RelayProcess, cpu_s
+from laps.bench.tables import table_of_figures
 from laps.bench.telemetry_clients import Tracks
 from laps.errors import LapsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from rich.table import Table
 
 RELAY_CORE: Final = 0
 CLIENT_CORE: Final = 1
@@ -173,15 +173,10 @@ def as_mapping(results: list[Result]) -> list[dict[str, object]]:
 
 def table(results: list[Result]) -> Table:
     """The results for a person."""
-    made = Table(
-        title="A relay with telemetry off and on in turns, in shares of a core",
-        caption="Objects are of 1,000 bytes. Telemetry: the median of the differences between\n"
+    made = table_of_figures(
+        "A relay with telemetry off and on in turns, in shares of a core",
+        "Objects are of 1,000 bytes. Telemetry: the median of the differences between\n"
         "turns side by side.",
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 0, 0, 1),
     )
     made.add_column("", no_wrap=True)
     for name in ("objects/s", "off", "on", "telemetry", "wanted", ""):
