@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import signal
@@ -24,6 +23,7 @@ from laps.types import format_node_id
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from laps.net.admin.server import Admin
     from laps.steering import Steering
 
 # What a person, or a script, got wrong; 1 is for what went wrong by itself.
@@ -57,11 +57,23 @@ def _complete() -> None:
     """Add the commands that are not a relay's, unless it is a relay that starts."""
     if sys.argv[1:2] == ["relay"]:
         return
-    from laps import cli_bench, cli_client, cli_discover, cli_pipeline, cli_plan
+    from laps import (
+        cli_bench,
+        cli_client,
+        cli_dashboard,
+        cli_discover,
+        cli_lab,
+        cli_look,
+        cli_pipeline,
+        cli_plan,
+    )
 
     app.add_typer(cli_bench.bench, name="bench", no_args_is_help=True)
     cli_client.register(app)
+    cli_dashboard.register(app)
     cli_discover.register(app)
+    cli_lab.register(app)
+    cli_look.register(app)
     cli_pipeline.register(app)
     cli_plan.register(app)
 
@@ -134,6 +146,13 @@ def relay(
         bool | None,
         typer.Option("--discovery/--no-discovery", help="Whether clients find it by mDNS."),
     ] = None,
+    admin: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Where it is looked into. Port 0: any free one."),
+    ] = None,
+    no_admin: Annotated[
+        bool, typer.Option("--no-admin", help="Let nobody look into it over HTTP.")
+    ] = False,
     latitude: Annotated[float | None, typer.Option(help="Where the relay stands.")] = None,
     longitude: Annotated[float | None, typer.Option(help="Where the relay stands.")] = None,
     verbose: Verbose = False,
@@ -155,6 +174,8 @@ def relay(
         "--control": {"peering.control": control or None},
         "--reflect": {"relay.reflect": reflect},
         "--discovery": {"discovery.enabled": discovery},
+        "--admin": {"admin.listen": admin},
+        "--no-admin": {"admin.enabled": False if no_admin else None},
         "--tls-cert, --tls-key, --tls-self-signed": {
             "tls.certificate": tls_cert,
             "tls.key": tls_key,
@@ -163,54 +184,31 @@ def relay(
     }
     settings = _configured(config, flags)
     _log(verbose)
-    uvloop.run(_run_relay(settings, None, _say_ready, lambda: _configured(config, flags)))
-
-
-@app.command(epilog="Example: laps lab --seconds 10")
-def lab(
-    seconds: Annotated[
-        float | None, typer.Option(min=0, help="Stop by itself after this long.")
-    ] = None,
-    verbose: Verbose = False,
-) -> None:
-    """See it work on this machine, with nothing configured: for now, one Edge relay.
-
-    It makes its certificate on the spot and says where it listens.
-    """
-    _log(verbose)
-    settings = override(Config(), {"node.id": "1:1"}, "laps lab")
-    try:
-        uvloop.run(_run_relay(settings, seconds, _say_lab))
-    except ListenError as error:
-        typer.echo(f"laps: {error}; taking any free port", err=True)
-        free = {"peering.listen": "127.0.0.1:0", "clients.listen": "127.0.0.1:0"}
-        settings = override(settings, free, "laps lab")
-        uvloop.run(_run_relay(settings, seconds, _say_lab))
+    uvloop.run(_run_relay(settings, lambda: _configured(config, flags)))
 
 
 async def _run_relay(
     config: Config,
-    seconds: float | None,
-    say: Callable[[Runner], None],
-    read_again: Callable[[], Config] | None = None,
+    read_again: Callable[[], Config],
 ) -> None:
     runner = Runner(config)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    if read_again is not None:
-        loop.add_signal_handler(signal.SIGHUP, _reload, runner, read_again)
-    steering = None
+    loop.add_signal_handler(signal.SIGHUP, _reload, runner, read_again)
+    steering = admin = None
     try:
         steering = _steering(runner)
-        say(runner)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), seconds)
+        admin = _admin(runner)
+        _say_ready(runner, admin)
+        await stop.wait()
     finally:
         if steering is not None:
             await steering.close()
         await runner.close()
+        if admin is not None:  # the last to go: whoever looks sees the relay leave
+            await admin.close()
 
 
 def _steering(runner: Runner) -> Steering | None:
@@ -222,6 +220,15 @@ def _steering(runner: Runner) -> Steering | None:
     return Steering(runner, runner.config.plan)
 
 
+def _admin(runner: Runner) -> Admin | None:
+    """What shows the relay over HTTP, unless its operator does not want it."""
+    if not runner.config.admin.enabled:
+        return None
+    from laps.net.admin.server import Admin
+
+    return Admin(runner, runner.config.admin)
+
+
 def _reload(runner: Runner, read_again: Callable[[], Config]) -> None:
     try:
         runner.reload(read_again())
@@ -229,32 +236,14 @@ def _reload(runner: Runner, read_again: Callable[[], Config]) -> None:
         logging.getLogger("laps").error("the configuration stays as it is: %s", error)
 
 
-def _say_ready(runner: Runner) -> None:
+def _say_ready(runner: Runner, admin: Admin | None) -> None:
     _print_line(
         f"ready node={format_node_id(runner.relay.id)} "
         f"clients={runner.client_address or 'none'} "
         f"peers={runner.peer_address or 'none'} "
-        f"sha256={runner.identity.fingerprint}"
+        f"sha256={runner.identity.fingerprint} "
+        f"admin={'none' if admin is None else admin.address}"
     )
-
-
-def _say_lab(runner: Runner) -> None:
-    node = format_node_id(runner.relay.id)
-    _print_line(
-        f"An Edge relay, node {node}, listens for clients on {runner.client_address} and for peers "
-        f"on {runner.peer_address} (QUIC)."
-    )
-    _print_line(f"Its certificate was made just now: sha256 {runner.identity.fingerprint}")
-    _print_line("In two other terminals, a clock that is published, and one who reads it:")
-    url = f"moqt://{runner.client_address}"
-    _print_line(f"    while date; do sleep 1; done | .venv/bin/laps pub {url} demo clock")
-    _print_line(f"    .venv/bin/laps sub {url} demo clock")
-    _print_line("And a second relay that peers with it:")
-    _print_line(
-        "    .venv/bin/laps relay -v --listen 127.0.0.1:0 --peer-listen 127.0.0.1:0 "
-        f"--peer {runner.peer_address}"
-    )
-    _print_line("Ctrl-C stops it.")
 
 
 def _print_line(line: str) -> None:

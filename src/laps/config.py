@@ -8,6 +8,7 @@ have been right. The file and the command line go through the same checks:
 """
 
 import difflib
+import ipaddress
 import re
 import tomllib
 from collections.abc import Mapping
@@ -53,6 +54,44 @@ def _parse_peers(value: object) -> tuple[Address, ...]:
     return peers
 
 
+class Impairment(msgspec.Struct, frozen=True, kw_only=True):
+    """How much worse the path to a peer that we dial is made, both ways."""
+
+    peer: Address
+    # One way: a round trip takes twice as long.
+    delay_ms: float = 0.0
+    # Up to so much more, each datagram its own; none overtakes another.
+    jitter_ms: float = 0.0
+    # The share of datagrams that never arrive, in each direction.
+    drop: float = 0.0
+
+
+_Wait = Annotated[float, Meta(ge=0, le=10_000)]
+_Share = Annotated[float, Meta(ge=0, le=1)]
+_IMPAIRMENT: dict[str, Any] = {"delay_ms": _Wait, "jitter_ms": _Wait, "drop": _Share}
+_IMPAIRED = (
+    'a table like {"127.0.0.1:40001" = {delay_ms = 40, jitter_ms = 5, drop = 0.02}}: addresses '
+    "that are dialled, delays from 0 to 10000, drop from 0 to 1"
+)
+
+
+def _parse_impaired(value: object) -> tuple[Impairment, ...]:
+    made = []
+    for text, numbers in msgspec.convert(value, dict[str, dict[str, float]]).items():
+        peer = Address.parse(text)
+        try:
+            ipaddress.ip_address(peer.host)
+        except ValueError:
+            problem = "must be the IP address and port that is dialled"
+            raise InvalidText("address", text, problem) from None
+        if unknown := sorted(set(numbers) - set(_IMPAIRMENT)):
+            problem = f"has {unknown[0]}; known: {', '.join(_IMPAIRMENT)}"
+            raise InvalidText("address", text, problem)
+        read = {key: msgspec.convert(each, _IMPAIRMENT[key]) for key, each in numbers.items()}
+        made.append(Impairment(peer=peer, **read))
+    return tuple(made)
+
+
 def _parse_path(value: object) -> Path:
     return Path(msgspec.convert(value, Annotated[str, Meta(min_length=1)]))
 
@@ -81,6 +120,19 @@ _Path = Annotated[
 ]
 _PlanFile = Annotated[
     Path | None, Meta(description="the path of a file", extra={"parse": _parse_path})
+]
+_Impaired = Annotated[
+    tuple[Impairment, ...], Meta(description=_IMPAIRED, extra={"parse": _parse_impaired})
+]
+_AdminAddress = Annotated[
+    Address | None,
+    Meta(
+        description='host:port in quotes, like "127.0.0.1:33436"', extra={"parse": _parse_address}
+    ),
+]
+# What a header carries as it is: no spaces and nothing that is not ASCII.
+_Token = Annotated[
+    str, Meta(pattern="^[!-~]*$", description="a string of letters, digits and signs, no spaces")
 ]
 _Role = Annotated[
     Literal["edge", "via", "stub", "control"],
@@ -321,6 +373,36 @@ class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):
     file: _PlanFile = None
 
 
+class ImpairmentConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """[impairment]: a worse network than there is; for labs and tests."""
+
+    # None: nobody wants that of a network he has to live with.
+    peers: _Impaired = ()
+
+
+class AdminConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """[admin]: where this relay shows what it knows, over HTTP."""
+
+    # Who cannot look in cannot help; on loopback nobody sees it who is not on the machine.
+    enabled: _Flag = True
+    # None: 127.0.0.1:33436, the next port after the clients', or any free one where that is taken,
+    # so that several relays start on one machine with nothing said. Port 0 takes any free port.
+    listen: _AdminAddress = None
+    # Empty: nobody else is on this machine's loopback whom the operator does not trust. Required
+    # on any other address, since names of tracks and addresses of clients are there to be read.
+    token: _Token = ""
+    # None: the token stands above. In a file of its own it can be kept from who may read this one.
+    token_file: _PlanFile = None
+
+    def __repr__(self) -> str:
+        """Without the token: what is printed is read by others."""
+        hidden = "…" if self.token else ""
+        return (
+            f"AdminConfig(enabled={self.enabled}, listen={self.listen}, token={hidden!r}, "
+            f"token_file={self.token_file})"
+        )
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Everything an operator decides about one relay."""
 
@@ -336,6 +418,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     discovery: DiscoveryConfig = DiscoveryConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     plan: PlanConfig = PlanConfig()
+    impairment: ImpairmentConfig = ImpairmentConfig()
+    admin: AdminConfig = AdminConfig()
 
     def client_address(self, port: int) -> Address | None:
         """What others are told of where clients connect, if they listen on this port."""
@@ -399,7 +483,8 @@ def override(config: Config, values: Mapping[str, object], source: str) -> Confi
     sections: dict[str, Any] = msgspec.structs.asdict(config)
     for dotted, value in values.items():
         name, _, key = dotted.partition(".")
-        where = f"{source}: {_show_key(name)}.{_show_key(key)} = {quote(value)}"
+        shown = "…" if _may_be_secret(name, key) else quote(value)
+        where = f"{source}: {_show_key(name)}.{_show_key(key)} = {shown}"
         _require_section(name, where)
         known = sections[name].__struct_fields__
         if key not in known:
@@ -410,6 +495,11 @@ def override(config: Config, values: Mapping[str, object], source: str) -> Confi
     config = Config(**sections)
     _check(config, source)
     return config
+
+
+def _may_be_secret(section: str, key: str) -> bool:
+    """Whether a value may be a token, its key misspelt perhaps: what no refusal repeats."""
+    return section == "admin" and key not in {"enabled", "listen", "token_file"}
 
 
 def _require_section(name: str, where: str) -> None:
@@ -450,6 +540,7 @@ def _check(config: Config, source: str) -> None:
     if tls.certificate is None and tls.self_signed is False:
         problem = "needs a certificate to use instead: set tls.certificate and tls.key"
         _refuse(source, "tls.self_signed", False, problem)
+    _check_admin(config.admin, source)
     if quic.keepalive_s >= quic.idle_timeout_s:
         problem = f"must be below quic.idle_timeout_s = {quote(quic.idle_timeout_s)}"
         _refuse(source, "quic.keepalive_s", quic.keepalive_s, problem)
@@ -463,6 +554,17 @@ def _check_peers(config: Config, source: str) -> None:
             if (*peering.peers, *peering.control).count(peer) > 1:
                 problem = "is dialled for control more than once: name it once, in peers or control"
                 _refuse(source, f"peering.{key}", str(peer), problem)
+
+
+def _check_admin(admin: AdminConfig, source: str) -> None:
+    """Whoever reaches another address than loopback has to show a token."""
+    listen, has_token = admin.listen, bool(admin.token) or admin.token_file is not None
+    if admin.token and admin.token_file is not None:
+        problem = "is one token too many: remove it, or admin.token"
+        _refuse(source, "admin.token_file", str(admin.token_file), problem)
+    if admin.enabled and listen is not None and not listen.is_loopback and not has_token:
+        problem = "is not loopback and needs a token: set admin.token or admin.token_file"
+        _refuse(source, "admin.listen", str(listen), problem)
 
 
 def _refuse(source: str, key: str, value: object, problem: str) -> NoReturn:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LAPS = str(Path(sys.executable).with_name("laps"))
-READY = re.compile(r"ready node=\S+ clients=(\S+) peers=(\S+) sha256=([0-9a-f]{64})\n")
+READY = re.compile(r"ready node=\S+ clients=(\S+) peers=(\S+) sha256=([0-9a-f]{64}) admin=\S+\n")
 
 
 class Relay(NamedTuple):

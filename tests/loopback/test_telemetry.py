@@ -442,7 +442,7 @@ async def test_a_relay_goes_on_when_telling_of_itself_fails(
         telemetry = runner._reporter.telemetry
         broken = monkeypatch.context()
         with broken as patch:
-            patch.setattr(telemetry, "_note_paths", _fail)
+            patch.setattr(runner.relay.path_watch, "look", _fail)
             await until(lambda: "failed to tell of itself" in caplog.text)
         largest = telemetry._outputs["events"].live.largest
         before = largest()

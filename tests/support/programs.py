@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LAPS = str(Path(sys.executable).with_name("laps"))
 ANY = "127.0.0.1:0"
-READY = re.compile(r"ready node=\S+ clients=(\S+) peers=(\S+) sha256=([0-9a-f]{64})\n")
+READY = re.compile(r"ready node=\S+ clients=(\S+) peers=(\S+) sha256=([0-9a-f]{64}) admin=(\S+)\n")
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class RelayProcess:
     clients: str
     peers: str
     sha256: str
+    admin: str
+    "Where its admin API is, or none."
     log: Path
     "What it says on standard error."
     process: subprocess.Popen[str]
@@ -51,7 +53,7 @@ def relay_process(log: Path, *args: str) -> Iterator[RelayProcess]:
             line = process.stdout.readline()
             ready = READY.fullmatch(line)
             assert ready is not None, line or log.read_text()
-            yield RelayProcess(ready[1], ready[2], ready[3], log, process)
+            yield RelayProcess(ready[1], ready[2], ready[3], ready[4], log, process)
         finally:
             killed = process.returncode == -signal.SIGKILL
             process.terminate()

@@ -202,13 +202,20 @@ class Nodes:
 
     def candidates(self, node_id: NodeId) -> tuple[PathCandidate, ...]:
         """Every path to a node, best first, those not admitted last."""
+        admitted, refused = self.ranked(node_id)
+        return (*admitted, *refused)
+
+    def ranked(
+        self, node_id: NodeId
+    ) -> tuple[tuple[PathCandidate, ...], tuple[PathCandidate, ...]]:
+        """The paths to a node that are admitted, best first, and those that are not."""
         left = dict(self._paths.get(node_id, {}))
         choice = self._best.get(node_id)
         ranked = []
         while choice is not None:
             ranked.append(left.pop(choice.path.session))
             choice = self._select(left.values()) if left else None
-        return (*ranked, *left.values())
+        return tuple(ranked), tuple(left.values())
 
     # -- how it works ----------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import count
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +18,7 @@ from laps.net.bidirectional import Bidirectional
 from laps.net.egress import Egress
 from laps.net.http3 import ErrorCode
 from laps.net.webtransport import HTTP3_ALPN, Accepted, accept_http3
+from laps.net.webtransport_session import WebTransportSession
 from laps.relay.moqt import MoqtClient
 from laps.relay.quicr import QuicrClient
 from laps.wire.moqt.codes import ResetCode, SessionCode
@@ -27,11 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laps.config import ClientsConfig, Config, EgressConfig
+    from laps.net.closes import Closes
     from laps.net.connection import Connection
     from laps.net.egress import EgressStream
     from laps.net.engine import Receiver
     from laps.net.transport import Transport
-    from laps.net.webtransport import ConnectRequest, WebTransportSession
+    from laps.net.webtransport import ConnectRequest
     from laps.relay.clients import ClientLink
     from laps.relay.deliveries import Rank
     from laps.relay.edge import Edge
@@ -62,8 +65,9 @@ class Clients:
         egress: EgressConfig,
         setup_s: float,
         touched: Callable[[], None],
+        closes: Closes,
     ) -> None:
-        """A session has `setup_s` to be set up.
+        """A session has `setup_s` to be set up; `closes` hears of those that are over.
 
         `touched` is called when the relay may have changed its mind about the time.
         """
@@ -73,6 +77,9 @@ class Clients:
         self.connections: dict[ClientConnection, None] = {}
         self.past_dropped_groups = 0
         "Of sessions that are over."
+        self.closes = closes
+        self.numbers = count(1)
+        "For sessions, in the order that they begin."
         self._none = asyncio.Event()
         self._none.set()
         self._drafts = config.drafts
@@ -148,6 +155,7 @@ class ClientConnection:
         client: Callable[[ClientLink], MoqtClient | QuicrClient],
     ) -> None:
         self.transport = transport
+        self.number = next(clients.numbers)
         self.too_large_datagrams = 0
         self.egress = Egress(
             transport,
@@ -167,6 +175,18 @@ class ClientConnection:
     def __str__(self) -> str:
         host, port = self.transport.remote[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    @property
+    def protocol(self) -> str:
+        """What is spoken, as people call it: moqt-14, moqt-16, quicr-01."""
+        if isinstance(self.client, QuicrClient):
+            return QUICR_ALPN
+        return f"moqt-{self.client.session.dialect.draft}"
+
+    @property
+    def is_webtransport(self) -> bool:
+        """Whether it came in a WebTransport session."""
+        return isinstance(self.transport, WebTransportSession)
 
     # -- as `ClientLink` ---------------------------------------------------------------------------
 
@@ -274,6 +294,7 @@ class ClientConnection:
     def closed(self, close: ConnectionClosed) -> None:
         """As `Receiver`."""
         self._clients.remove(self)
+        self._clients.closes.add("client", self.protocol, str(self), close)
         if not close.by_peer and close.code in self.client.violations:
             self._clients.edge.counters.violations += 1
         level = (

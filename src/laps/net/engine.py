@@ -89,6 +89,7 @@ class Stats:
     sent_bytes: int
     received_bytes: int
     udp_payload_bytes: int
+    sent_packets: int = 0
 
 
 class Receiver(Protocol):
@@ -141,6 +142,7 @@ class Engine:
         self.issued_cids: list[bytes] = []
         self.retired_cids: list[bytes] = []
         self.dropped_packets = 0
+        self.sent_packets = 0
         self._face = Face(
             configuration,
             limits,
@@ -230,6 +232,7 @@ class Engine:
                     self._held = packet  # a path being validated
                     break
                 datagrams.append(packet[0])
+            self.sent_packets += len(datagrams)
             self._events.sent(core, len(datagrams), all_sent=packet is None)
         except BaseException as error:
             self._fail("building a packet", error)
@@ -423,6 +426,7 @@ class Engine:
             sent_bytes=path[3],
             received_bytes=path[4],
             udp_payload_bytes=path[5],
+            sent_packets=self.sent_packets,
         )
 
     def traffic(self) -> tuple[int, int]:

@@ -38,12 +38,13 @@ from laps.net.engine import (
     Engine,
     Receiver,
 )
+from laps.net.impairment import ImpairedSocket
 from laps.net.retry import RetryTokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from laps.config import QuicConfig
+    from laps.config import Impairment, QuicConfig
     from laps.errors import ConnectionClosed
     from laps.net.handshake import Address
     from laps.net.tls import Identity, Trust
@@ -124,7 +125,9 @@ class Endpoint:
         self._closing = self._closed = False
         self._empty = asyncio.Event()
         self._empty.set()
-        self._udp = udp.UdpSocket(sock, self.loop, self._readable, self._serve)
+        self._udp: udp.UdpSocket | ImpairedSocket = udp.UdpSocket(
+            sock, self.loop, self._readable, self._serve
+        )
         self._ticker = self.loop.call_later(TICK_S, self._tick)
 
     @classmethod
@@ -172,6 +175,17 @@ class Endpoint:
         configuration = self._configuration(is_client=False, alpn=self._alpn)
         configuration.load_cert_chain(identity.certificate, identity.key)
         self._identity = configuration
+
+    def impair(self, impairments: Sequence[Impairment]) -> None:
+        """Make the paths to these addresses worse, and no others; for labs and tests."""
+        sock = self._udp
+        if isinstance(sock, ImpairedSocket):
+            if not sock.change(impairments):
+                self._udp = sock.real
+        elif impairments:
+            impaired = ImpairedSocket(sock, self.loop, self._readable)
+            impaired.change(impairments)
+            self._udp = impaired
 
     async def connect(
         self,

@@ -24,6 +24,7 @@ from laps.errors import CloseCode, ConnectNotReceived, LapsError
 from laps.infobase.nodes import SessionId
 from laps.net import tls
 from laps.net.clients import Clients, alpns
+from laps.net.closes import Closes
 from laps.net.discovery import Announcement, Announcer
 from laps.net.gauge import Gauge
 from laps.net.link import EXTENDED_ALPN, PEERING_ALPN, LinkEvents, QuicLink
@@ -39,6 +40,7 @@ from laps.relay.quicr import QuicrSettings
 from laps.relay.relay import Relay
 from laps.relay.roles import RULES, Role
 from laps.relay.settings import RelaySettings
+from laps.routing.plan import NO_PLAN
 from laps.sessions.moqt import MoqtLimits
 from laps.types import (
     Address,
@@ -51,7 +53,7 @@ from laps.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from laps.config import Config
     from laps.errors import ConnectionClosed
@@ -82,6 +84,8 @@ class Runner:
         self.config = config
         self.identity = self._identity()
         self._loop = asyncio.get_running_loop()
+        self.since = time.time()
+        self.closes = Closes()
         self._numbers = count(1)
         self._links: dict[SessionId, QuicLink] = {}
         self._alone = asyncio.Event()
@@ -111,7 +115,9 @@ class Runner:
         self.edge = Edge(self.relay, _edge_settings(config))
         self._client_endpoint: Endpoint | None = None
         setup_s = config.quic.handshake_timeout_s
-        self.clients = Clients(self.edge, config.clients, config.egress, setup_s, self._arm)
+        self.clients = Clients(
+            self.edge, config.clients, config.egress, setup_s, self._arm, self.closes
+        )
         self.client_address: Address | None = None
         if RULES[role].accepts_clients:
             self._client_endpoint = self._listen_for_clients()
@@ -123,7 +129,7 @@ class Runner:
         self._diallers: dict[int, Endpoint] = {}
         self._reporter: Reporter | None = None
         if self.relay.rules.carries_data:
-            senses = Senses(self.relay, self._links, self._endpoints, self.clients)
+            senses = Senses(self.relay, self._links, self.endpoints, self.clients)
             self._reporter = Reporter(self.relay, self.edge, senses, config, self._arm)
         self._note("started", config.node.type)
         self._kept: dict[tuple[Address, PeerMode, int], asyncio.Task[None]] = {}
@@ -150,7 +156,7 @@ class Runner:
         self._measuring.cancel()
         if self._alarm is not None:
             self._alarm.cancel()
-        for endpoint in self._endpoints():
+        for endpoint in self.endpoints():
             await endpoint.close(CloseCode.GRACEFUL, "the relay stops")
 
     async def _drain(self) -> None:
@@ -183,12 +189,17 @@ class Runner:
         return chosen.address
 
     def follow_plan(self, plan: Plan) -> None:
-        """Lay a plan over the relay's selection."""
+        """Lay a plan over the relay's selection; without any ways it is the end of the last."""
+        before, news = self.relay.plan, plan != self.relay.plan
         self.relay.follow_plan(plan)
+        if news and plan == NO_PLAN:
+            self._note_plan("plan_expired", before)
+        elif news:
+            self._note_plan("plan_applied", plan)
         self._arm()
 
     def reload(self, config: Config) -> None:
-        """Take a changed configuration: certificate, peers and telemetry at once.
+        """Take a changed configuration: certificate, peers, impairment and telemetry at once.
 
         The rest counts at a restart.
 
@@ -203,6 +214,7 @@ class Runner:
             "quicr",
             "cache",
             "discovery",
+            "admin",
         ):
             if getattr(config, section) != getattr(self.config, section):
                 log.warning("[%s] has changed: restart the relay for it to count", section)
@@ -213,9 +225,16 @@ class Runner:
             self._show()
         self.config = config
         self._keep_peers()
+        for endpoint in self._diallers.values():
+            endpoint.impair(config.impairment.peers)
         self._note("reloaded")
         if self._reporter is not None:
             self._reporter.configure(config.telemetry)
+
+    def _note_plan(self, event: str, plan: Plan) -> None:
+        now, tracks = time.monotonic(), len(plan.vias)
+        detail = f"{tracks} track{'' if tracks == 1 else 's'}"
+        self.relay.journal.note(now, event, f"plan {plan.sequence}", detail)
 
     def _note(self, event: str, detail: str = "") -> None:
         """Something happened to the relay itself."""
@@ -273,6 +292,9 @@ class Runner:
 
     def _forget(self, link: QuicLink, close: ConnectionClosed) -> None:
         if self._links.pop(link.id, None) is not None:
+            node_id = self.relay.node_of(link.id)
+            who = "" if node_id is None else format_node_id(node_id)
+            self.closes.add("peer", who, str(link), close)
             self.relay.link_closed(link, time.monotonic(), str(close))
             self._arm()
         if not self._links:
@@ -326,6 +348,8 @@ class Runner:
     def _measure(self) -> None:
         """Say how we are doing, to the peers that want to know, again and again."""
         self._measuring = self._loop.call_later(MEASURE_S, self._measure)
+        if self._reporter is None or not self._reporter.telemetry.running:
+            self.relay.path_watch.look(time.monotonic())  # or else telemetry looks
         self._tell_metrics()
 
     def _tell_metrics(self) -> None:
@@ -431,6 +455,7 @@ class Runner:
         if family not in self._diallers:
             anywhere = "::" if family == socket.AF_INET6 else "0.0.0.0"  # noqa: S104 - to dial from
             self._diallers[family] = Endpoint.dialler(anywhere, self.config.quic)
+            self._diallers[family].impair(self.config.impairment.peers)
         made: list[QuicLink] = []
 
         def accept(connection: Connection) -> QuicLink:
@@ -440,7 +465,20 @@ class Runner:
         await self._diallers[family].connect(peer.host, peer.port, ALPNS, trust_of(peer), accept)
         return made[0]
 
-    def _endpoints(self) -> list[Endpoint]:
+    # -- looking in --------------------------------------------------------------------------------
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the relay is about to be gone."""
+        return self._stopping
+
+    @property
+    def links(self) -> Mapping[SessionId, QuicLink]:
+        """The connections to peers, those that have not said who they are among them."""
+        return self._links
+
+    def endpoints(self) -> list[Endpoint]:
+        """The sockets, for clients, for peers that dial us, and for those that we dial."""
         listening = [e for e in (self._client_endpoint, self._peering) if e is not None]
         return [*listening, *self._diallers.values()]
 

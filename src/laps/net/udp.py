@@ -38,7 +38,7 @@ def bind(host: str, port: int, buffer_bytes: int) -> socket.socket:
         sock.bind((host, port))
     except OSError as error:
         sock.close()
-        raise ListenError(_explain(host, port, error)) from error
+        raise ListenError(explain_bind(host, port, error)) from error
     return sock
 
 
@@ -57,7 +57,8 @@ def grow_buffer(sock: socket.socket, option: int, size: int) -> int:
     return became
 
 
-def _explain(host: str, port: int, error: OSError) -> str:
+def explain_bind(host: str, port: int, error: OSError) -> str:
+    """Why an address cannot be listened on, and what to do."""
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     match error.errno:
         case errno.EADDRINUSE:

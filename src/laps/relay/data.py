@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from laps.errors import InvalidStartOfStream, RemoteProtocolError
 from laps.relay.live_streams import LiveStream
+from laps.relay.tracing import Tracing
 from laps.wire.moqt.data import FetchHeader, encode_fetch_header
 from laps.wire.objects import (
     DataStreamDecoder,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from laps.relay.live import Live
     from laps.relay.meters import Meter
     from laps.relay.ports import Client, Link, OutStream
+    from laps.relay.tracing import Trace
     from laps.routing.forwarding import Fib, Flow, SnsUpdate
     from laps.types import NodeId, SnsId, TrackHash
 
@@ -157,6 +159,8 @@ class Passing:
     "Bytes that came,"
     metered: int = 0
     "and how many of them the meter shows."
+    taps: int = 0
+    "How many of the outs are traces, which are no copies."
 
 
 class DataPlane:
@@ -170,9 +174,14 @@ class DataPlane:
         tell: Callable[[SnsUpdate], None],
         hold_s: float,
         hold_bytes: int,
+        node_of: Callable[[SessionId], NodeId | None],
     ) -> None:
-        """`live` has the tracks of this relay's clients; `tell` sends an SNS update."""
+        """`live` has the tracks of this relay's clients; `tell` sends an SNS update.
+
+        `node_of` tells who is at the other end of a link.
+        """
         self.counters = DataCounters()
+        self.tracing = Tracing(live.cache, node_of)
         self._fib = fib
         self._links = links
         self._live = live
@@ -215,6 +224,8 @@ class DataPlane:
             passing.live = LiveStream(live, client, priority, ttl_us)
             passing.meter = live.meter
             self._count_new(passing)
+            if self.tracing.tracks:
+                self.tracing.begin(passing, track.full_name_hash, None)
         passing.size += len(data)
         if passing.outs:
             _write(passing.outs, data, fin)
@@ -229,6 +240,8 @@ class DataPlane:
     def publish_datagram(self, client: Client, track: TrackHash, data: bytes) -> None:
         """A publisher's datagram."""
         self.counters.datagrams += 1
+        if self.tracing.tracks:
+            self.tracing.datagram(track.full_name_hash, None, data)
         live = self._live.track(track)
         copies = live.datagram(data, None)
         if copies is None:
@@ -284,6 +297,8 @@ class DataPlane:
             self.counters.unwanted += 1
             return
         self.counters.datagrams += 1
+        if self.tracing.tracks:
+            self.tracing.datagram(header.full_name_hash, link.id, payload)
         live = self._live.get(header.full_name_hash) if flow.local else None
         copies = 0 if live is None else live.datagram(bytes(payload), source)
         if copies is None:
@@ -336,7 +351,7 @@ class DataPlane:
         source: Client | None,
         now: float,
     ) -> None:
-        """Read the header, find the flow, open the egresses."""
+        """Read the header, and find the flow."""
         passing.head += data
         if passing.waiting is not None:
             passing.waiting.fin = fin
@@ -368,6 +383,19 @@ class DataPlane:
             link.end_stream(stream_id, DROPPED)
             return
         head, passing.head = passing.head, b""
+        self._enter(link, passing, flow, header, head, fin, source)
+
+    def _enter(
+        self,
+        link: Link,
+        passing: Passing,
+        flow: Flow,
+        header: NewStreamHeader,
+        head: bytes,
+        fin: bool,
+        source: Client | None,
+    ) -> None:
+        """Open the egresses, and give them what has come."""
         passing.size = len(head)
         passing.meter = self._live.meter(header.full_name_hash, flow)
         self._open(passing, header.full_name_hash, header.priority, header.ttl_us, wrapped=False)
@@ -378,6 +406,8 @@ class DataPlane:
                 sns_id, header.full_name_hash, header.priority, header.ttl_us, header.data_length
             )
             out.finish(start + rest) if fin else out.write(start + rest)
+        if self.tracing.tracks:
+            self.tracing.begin(passing, header.full_name_hash, link.id, head)
         live = self._live.get(header.full_name_hash) if flow.local else None
         if live is not None:
             # A Stub has its own streams already.
@@ -428,6 +458,10 @@ class DataPlane:
         """Those on their way."""
         return list(self._streams.values())
 
+    def trace(self, full_name_hash: int, news: Callable[[], None]) -> Trace:
+        """Say when each object of a track arrives, from now on; `news` is called when some have."""
+        return self.tracing.start(full_name_hash, news, self._streams.items())
+
     def settle(self, streams: Iterable[Passing]) -> None:
         """Have the meters of their tracks show what has come of streams by now."""
         moved = self._live.moved
@@ -436,7 +470,7 @@ class DataPlane:
             if size and meter is not None:
                 passing.metered = passing.size
                 live = passing.live
-                copies = len(passing.outs) + (0 if live is None else len(live.outs))
+                copies = len(passing.outs) + (0 if live is None else len(live.outs)) - passing.taps
                 meter.received += size
                 meter.sent += size * copies
                 if moved is not None:
@@ -458,6 +492,7 @@ class DataPlane:
             if not out.over:
                 out.reset(code)
         passing.outs.clear()
+        passing.taps = 0
         if passing.live is not None and not passing.live.over:
             passing.live.reset(code)
         passing.live = passing.decoder = None

@@ -299,6 +299,14 @@ class Extensions:
             self._send(link, self._goaway)
         return now + self.settings.grace_s if links else now
 
+    def offers(self) -> list[tuple[Names, Hashable, NodeId]]:
+        """What is offered here: the names, the publisher, and the node that it is at."""
+        return [
+            (names, client, self._self_id if stub is None else stub.node_id)
+            for names, clients in self._publishers.items()
+            for client, stub in clients.items()
+        ]
+
     # -- who stays ---------------------------------------------------------------------------------
 
     def is_leaving(self, node_id: NodeId) -> bool:

@@ -1,8 +1,11 @@
-"""What happened at a relay, until it is told: bounded, and what did not fit is counted."""
+"""What happened at a relay, until it is told: bounded, and what did not fit is counted.
+
+The last of it is kept besides, numbered, for whoever looks in and asks again for what is new.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +15,9 @@ MAX_OF_KIND: Final = 200
 
 # A reason comes from whoever gives it.
 MAX_TEXT: Final = 500
+
+# Kept for who looks in: an hour of a large network, or a minute of one that falls apart.
+MAX_RECENT: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,26 +33,43 @@ class Event:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class NumberedEvent:
+    """One of the last events; the numbers count up from 1 since the relay began."""
+
+    number: int
+    event: Event
+
+
 class Journal:
-    """The events that have not been told yet."""
+    """The events that have not been told yet, and the last ones whether told or not."""
 
     def __init__(self) -> None:
         self.dropped = 0
         "All that did not fit, since the relay began."
         self._events: list[Event] = []
         self._noted: Counter[str] = Counter()
+        self._recent: deque[NumberedEvent] = deque(maxlen=MAX_RECENT)
+        self._number = 0
 
     def __len__(self) -> int:
         return len(self._events)
 
     def note(self, now: float, name: str, subject: str, detail: str = "", reason: str = "") -> None:
         """Something has happened."""
+        texts = (subject[:MAX_TEXT], detail[:MAX_TEXT], reason[:MAX_TEXT])
+        event = Event(now, name, *texts)
+        self._number += 1
+        self._recent.append(NumberedEvent(self._number, event))
         self._noted[name] += 1
         if self._noted[name] > MAX_OF_KIND:
             self.dropped += 1
             return
-        texts = (subject[:MAX_TEXT], detail[:MAX_TEXT], reason[:MAX_TEXT])
-        self._events.append(Event(now, name, *texts))
+        self._events.append(event)
+
+    def recent(self, after: int = 0) -> list[NumberedEvent]:
+        """The last events, those up to a number left out."""
+        return [item for item in self._recent if item.number > after]
 
     def take(self, now: float) -> list[Event]:
         """What has happened since the last time, in order; and how much more."""

@@ -24,6 +24,7 @@ from laps.relay.exchange import Exchange, srtt_changed
 from laps.relay.extensions import Extensions
 from laps.relay.journal import Journal
 from laps.relay.live import Live
+from laps.relay.path_watch import PathWatch
 from laps.relay.peers import Peer, PeerArrived, PeerLink
 from laps.relay.reach import Reach
 from laps.relay.roles import RULES, Role
@@ -45,7 +46,7 @@ from laps.sessions.peer import (
     State,
 )
 from laps.telemetry.records import tracks_of
-from laps.types import DataDirection, PeerMode, format_node_id, hash_track
+from laps.types import DataDirection, PeerMode, TrackName, format_node_id, hash_track
 from laps.wire.extensions import EXTENDED_CODECS, RelayRequest, RelayResponse
 from laps.wire.peering import (
     CODECS,
@@ -61,13 +62,14 @@ from laps.wire.peering import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Collection, Hashable, Iterable, Sequence
 
     from laps.infobase.namespaces import Names
     from laps.infobase.nodes import SessionId
     from laps.relay.extensions import ExtensionEvent
     from laps.relay.ports import Client, Link
-    from laps.routing.forwarding import SnsUpdate
+    from laps.relay.routes import Route
+    from laps.routing.forwarding import Flow, SnsUpdate
     from laps.routing.plan import Plan
     from laps.sessions.peer import Effect, Event
     from laps.types import (
@@ -76,7 +78,6 @@ if TYPE_CHECKING:
         NodeInfo,
         SnsId,
         TrackHash,
-        TrackName,
     )
     from laps.wire.peering import Message
 
@@ -100,6 +101,7 @@ class Relay:
         self.journal = Journal()
         "What has happened, to be told."
         self.nodes = Nodes(self_info.id, self._draining.select)
+        self.path_watch = PathWatch(self.nodes, self.journal)
         self.subscribes = Subscribes()
         self.peers: dict[NodeId, Peer] = {}
         self._links: dict[SessionId, Link] = {}
@@ -126,6 +128,7 @@ class Relay:
             lambda update: self._tell_sns([update]),
             settings.hold_s,
             settings.hold_bytes,
+            self.node_of,
         )
         self.extensions = Extensions(
             self_info.id,
@@ -291,7 +294,7 @@ class Relay:
         """A publisher offers a namespace or a track; `names` are told to relays that take them."""
         if names is not None:
             self.extensions.announce(client, *names, now)
-        if self.tracks.announce(client, info):
+        if self.tracks.announce(client, info, _track(names)):
             self._subscriptions.tell_parent(AnnounceInfoAdv(replace(info, source_node_id=self.id)))
 
     def unannounce(
@@ -300,7 +303,7 @@ class Relay:
         """A publisher offers it no more."""
         if names is not None:
             self.extensions.unannounce(client, *names, now)
-        if self.tracks.unannounce(client, info):
+        if self.tracks.unannounce(client, info, _track(names)):
             self._subscriptions.tell_parent(AnnounceInfoWd(replace(info, source_node_id=self.id)))
 
     def subscribe(
@@ -411,6 +414,23 @@ class Relay:
     def link(self, link_id: SessionId) -> Link | None:
         """A connection to a peer."""
         return self._links.get(link_id)
+
+    @property
+    def stubs(self) -> Collection[StubClient]:
+        """The Stubs of this relay."""
+        return self._stubs.values()
+
+    def ingress_sets(self) -> list[tuple[SessionId, SnsId, bool]]:
+        """The sets that peers have told us of, by link; and whether they are withdrawn by now."""
+        return [
+            (link_id, sns_id, until is not None)
+            for link_id, sets in self._ingress.items()
+            for sns_id, until in sets.items()
+        ]
+
+    def explain_route(self, flow: Flow, node_id: NodeId) -> Route:
+        """Which way a flow takes to a node, and why."""
+        return self._routes.explain(flow, node_id)
 
     def is_idle(self) -> bool:
         """Whether nothing is about to be said or dropped."""
@@ -666,3 +686,10 @@ class Relay:
                 self._send_on(peer_link, SubscribeNodeSetAdv(update.sns_id, update.nodes))
             else:
                 self._send_on(peer_link, SubscribeNodeSetWd(update.sns_id))
+
+
+def _track(names: Names | None) -> TrackName | None:
+    """The track that is offered, if it is one and not all below a namespace."""
+    if names is None or names[1] is None:
+        return None
+    return TrackName(names[0], names[1])

@@ -20,7 +20,7 @@ from laps.wire.peering import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from laps.relay.peers import Peer
     from laps.relay.ports import Link, OutStream
@@ -51,6 +51,11 @@ class StubClient:
         "Sequence numbers used: a word to the Stub is newer than the one before."
         self._ids = SnsIds()
         self._sets: dict[int, SnsId] = {}
+
+    @property
+    def sets(self) -> Mapping[int, SnsId]:
+        """The sets that it is sent tracks under, by the tracks' hashes."""
+        return self._sets
 
     @property
     def answers(self) -> bool:

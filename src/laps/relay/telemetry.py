@@ -114,8 +114,6 @@ class Telemetry:
         self._tracks = TrackRecords(relay, edge)
         self._outputs: dict[str, _Output] = {}
         self._told_at = 0.0
-        self._paths: dict[NodeId, NodeId] = {}
-        "The peer that leads to each node, as last told."
 
     @property
     def running(self) -> bool:
@@ -189,7 +187,7 @@ class Telemetry:
         yield
         self._publish(NODE, self._node_columns(wall_us, interval_us), now)
         self._note_drops(now)
-        self._note_paths(now)
+        self._relay.path_watch.look(now)
         self._publish(EVENTS, self._event_columns(now, wall_us), now)
 
     def _link_columns(self, wall_us: int, interval_us: int) -> list[Any]:
@@ -264,24 +262,6 @@ class Telemetry:
             why = "they do not keep up with what they read"
             self._relay.journal.note(now, "groups_dropped", "clients", f"{dropped} groups", why)
 
-    def _note_paths(self, now: float) -> None:
-        """Which peer leads to a node now; what has changed and changed back is no news."""
-        nodes, journal = self._relay.nodes, self._relay.journal
-        paths: dict[NodeId, NodeId] = {}
-        for node_id in nodes:
-            if (choice := nodes.best(node_id)) is None:
-                continue
-            peer = paths[node_id] = choice.path.peer_id
-            before = self._paths.get(node_id)
-            if before != peer:
-                change = f"{_peer(before)} to {_peer(peer)}"
-                journal.note(now, "path_changed", format_node_id(node_id), change, choice.reason)
-        for node_id in self._paths.keys() - paths.keys():
-            change = f"{_peer(self._paths[node_id])} to {_peer(None)}"
-            reason = "no way leads there any more"
-            journal.note(now, "path_changed", format_node_id(node_id), change, reason)
-        self._paths = paths
-
     # -- objects -----------------------------------------------------------------------------------
 
     def _publish(self, kind: Kind, columns: list[Any], now: float) -> None:
@@ -334,7 +314,3 @@ class Telemetry:
 
     def send_datagram(self, track: TrackHash, data: bytes, priority: int) -> None:
         """As `ports.Client`."""
-
-
-def _peer(node_id: NodeId | None) -> str:
-    return "nobody" if node_id is None else format_node_id(node_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from laps.relay.journal import MAX_OF_KIND, MAX_TEXT, Journal
+from laps.relay.journal import MAX_OF_KIND, MAX_RECENT, MAX_TEXT, Journal
 
 
 def test_events_are_taken_once_and_in_order() -> None:
@@ -39,3 +39,18 @@ def test_words_of_others_are_cut() -> None:
     journal.note(0.0, "client_closed", "s" * 9999, "d" * 9999, "r" * 9999)
     (event,) = journal.take(1.0)
     assert {len(text) for text in (event.subject, event.detail, event.reason)} == {MAX_TEXT}
+
+
+def test_the_last_events_are_kept_and_numbered_whether_told_or_not() -> None:
+    journal = Journal()
+    for number in range(1, MAX_RECENT + 6):
+        journal.note(float(number), "path_changed", f"1:{number}")
+    journal.take(0.0)
+    recent = journal.recent()
+    assert [item.number for item in recent] == list(range(6, MAX_RECENT + 6))
+    assert all(item.event.subject == f"1:{item.number}" for item in recent)
+    assert [item.number for item in journal.recent(MAX_RECENT + 3)] == [
+        MAX_RECENT + 4,
+        MAX_RECENT + 5,
+    ]
+    assert journal.recent(MAX_RECENT + 5) == []
