@@ -41,6 +41,8 @@ async def publish(url: str, namespace: str, name: str, rate: float) -> None:
     """Publish one picture after the other."""
     async with laps.connect(url) as session:
         track = await session.publish(namespace, name)
+        sys.stdout.write(f"publishing {namespace} {name} until Ctrl-C\n")
+        sys.stdout.flush()
         number = 0
         while True:
             await track.write(picture(number), new_group=True)

@@ -75,8 +75,17 @@ def _serving(handler: Callable[..., http.server.BaseHTTPRequestHandler]) -> Iter
             thread.join()
 
 
+def is_installed() -> bool:
+    """Whether there is one to drive."""
+    return _found() is not None
+
+
+def _found() -> str | None:
+    return shutil.which("chromium") or shutil.which("chromium-browser")
+
+
 def _program() -> str:
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    program = _found()
     if program is None:
         pytest.skip("no chromium here: `apt install chromium`, or run `make test` as root")
     return program

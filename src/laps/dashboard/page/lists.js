@@ -1,0 +1,132 @@
+// The lists beside the picture: tracks, relays, events. Everything that relays say goes in as text.
+
+import { count, element, lasting, many, rate, trackName, when } from "./format.js";
+import { shapeOf, stateWords, svg } from "./topology.js";
+
+const MAX_EVENTS = 300;
+
+// Events that a person may have to act on, and those that say that all is well again.
+const TONES = {
+  bad: ["peer_down", "unreachable", "groups_dropped", "client_closed", "events_dropped", "plan_refused", "plan_expired"],
+  good: ["peer_up", "answers", "started", "plan_applied"],
+};
+
+export class TrackList {
+  constructor(body, more, onTrack) {
+    Object.assign(this, { body, more, onTrack, rows: new Map(), held: false });
+    // Rows stay where they are while somebody is about to click one.
+    const scroll = body.closest(".scroll");
+    scroll.addEventListener("pointerenter", () => (this.held = true));
+    scroll.addEventListener("pointerleave", () => (this.held = false));
+    body.addEventListener("click", (event) => {
+      const row = event.target.closest("tr");
+      if (row) onTrack(row.dataset.track);
+    });
+  }
+
+  draw(picture, chosen, words) {
+    const tracks = this.held ? this.asBefore(picture.tracks) : picture.tracks;
+    const seen = new Set(tracks.map((track) => track.track));
+    for (const [key, row] of this.rows) {
+      if (seen.has(key)) continue;
+      row.remove();
+      this.rows.delete(key);
+    }
+    tracks.forEach((track, index) => {
+      if (!this.rows.has(track.track)) this.rows.set(track.track, newRow(track));
+      const row = this.rows.get(track.track);
+      fillRow(row, track, track.track === chosen);
+      if (this.body.children[index] !== row) moveTo(this.body, row, index);
+    });
+    const left = picture.tracks_found - picture.tracks.length;
+    this.more.hidden = picture.tracks.length > 0 && left <= 0;
+    if (left > 0) this.more.textContent = `The ${picture.tracks.length} fastest of ${count(picture.tracks_found)} tracks are shown; search for others.`;
+    else if (words) this.more.textContent = `None of ${many(picture.tracks_total, "track")} has “${words}” in its name.`;
+    else this.more.textContent = "No track is published or subscribed to yet.";
+  }
+
+  asBefore(tracks) {
+    const order = new Map([...this.body.children].map((row, index) => [row.dataset.track, index]));
+    return [...tracks].sort((a, b) => (order.get(a.track) ?? Infinity) - (order.get(b.track) ?? Infinity) || 0);
+  }
+}
+
+function newRow(track) {
+  const row = element("tr", { "data-track": track.track });
+  const button = element("button", { type: "button", class: "row" }, element("span", { class: "space" }), element("span", { class: "name" }));
+  row.append(element("td", {}, button), element("td", { class: "number" }), element("td", { class: "number" }));
+  return row;
+}
+
+function fillRow(row, track, chosen) {
+  const [cell, speed, readers] = row.children;
+  const button = cell.firstChild;
+  const named = track.namespace || track.name;
+  button.children[0].textContent = named ? track.namespace : "name not known";
+  button.children[1].textContent = named ? track.name : `#${track.track}`;
+  button.title = `${trackName(track)}, at ${many(track.relays, "relay")}`;
+  button.setAttribute("aria-pressed", chosen);
+  row.classList.toggle("chosen", chosen);
+  speed.textContent = rate(track.rate_bps);
+  readers.textContent = count(track.subscribers);
+}
+
+// Moving an element that has the focus would take it away.
+function moveTo(body, row, index) {
+  const focused = row.contains(document.activeElement) ? document.activeElement : null;
+  body.insertBefore(row, body.children[index] ?? null);
+  focused?.focus({ preventScroll: true });
+}
+
+export function drawRelays(body, nodes, chosen, onNode, now) {
+  const focused = document.activeElement?.closest?.("tr")?.dataset.node;
+  body.replaceChildren(
+    ...nodes.map((node) => {
+      const picture = svg("svg", { viewBox: "-13 -13 26 26", class: `key node ${node.state} ${node.role}`, "aria-hidden": "true" });
+      picture.append(svg("path", { class: "shape", d: shapeOf(node.role) }));
+      const button = element("button", { type: "button", class: "row", title: stateWords(node) }, picture, element("span", { class: "name" }, node.id));
+      button.addEventListener("click", () => onNode(node.id));
+      const speed = { live: () => rate(node.sent_bps), dead: () => `gone ${lasting(now - node.since)}`, unasked: () => "not asked" }[node.state]();
+      return element(
+        "tr",
+        { "data-node": node.id, class: `${node.state}${node.id === chosen ? " chosen" : ""}` },
+        element("td", {}, button),
+        element("td", {}, node.role),
+        element("td", {}, node.region || "–"),
+        element("td", { class: "number" }, speed),
+      );
+    }),
+  );
+  if (focused) body.querySelector(`tr[data-node="${CSS.escape(focused)}"] button`)?.focus({ preventScroll: true });
+}
+
+export class EventList {
+  constructor(body, none) {
+    Object.assign(this, { body, none });
+  }
+
+  clear() {
+    this.body.replaceChildren();
+    this.none.hidden = false;
+  }
+
+  // Oldest first, as they came; the newest stands on top.
+  add(events) {
+    if (!events.length) return;
+    this.none.hidden = true;
+    this.body.prepend(...events.slice(-MAX_EVENTS).reverse().map(eventRow));
+    while (this.body.children.length > MAX_EVENTS) this.body.lastChild.remove();
+  }
+}
+
+function eventRow(event) {
+  const tone = Object.keys(TONES).find((key) => TONES[key].includes(event.event)) ?? "calm";
+  const told = event.detail && event.detail !== event.subject ? event.detail : "";
+  const words = [told, event.reason].filter(Boolean).join(" — ");
+  return element(
+    "li",
+    { class: tone },
+    element("time", {}, when(event.at)),
+    element("span", { class: "what" }, element("b", {}, event.event.replaceAll("_", " ")), event.subject ? ` ${event.subject}` : "", event.node && event.node !== event.subject ? element("span", { class: "who" }, ` at ${event.node}`) : "", words ? element("span", { class: "why", title: words }, words) : ""),
+  );
+}
