@@ -1,0 +1,185 @@
+"""What the relays of a lab say of themselves, asked by their admin API, again and again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from laps.errors import LapsError
+from laps.lab.network import NAME, NAMESPACE
+from laps.looking.api import RelayApi
+from laps.types import TrackName, hash_track
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from laps.lab.processes import Relay
+
+EVERY_S: Final = 1.0
+EVENTS: Final = 500
+"How many events are remembered, of all relays together."
+
+Row = dict[str, Any]
+
+# A path that is found first, while relays come up, is no news.
+_FROM_NOBODY: Final = "nobody to "
+
+
+@dataclass(slots=True)
+class Sight:
+    """One relay, as it was when it was asked last, and the time before."""
+
+    node: Row = field(default_factory=dict)
+    peers: list[Row] = field(default_factory=list)
+    tracks: list[Row] = field(default_factory=list)
+    load: float = 0.0
+    "The share of a core it takes."
+    rates: dict[str, float] = field(default_factory=dict)
+    "Bits a second sent to each peer."
+    answered: bool = False
+    heard_number: int = 0
+
+    def take(self, node: Row, peers: list[Row], tracks: list[Row]) -> None:
+        """What it says now."""
+        before, sent = self.node, {row["node"]: row for row in self.peers}
+        elapsed = node["at"] - before["at"] if before else 0.0
+        self.rates = {}
+        if elapsed > 0 and before["since"] == node["since"]:
+            self.load = (node["cpu_s"] - before["cpu_s"]) / elapsed
+            for row in peers:
+                old = sent.get(row["node"])
+                if old is not None and old["since"] == row["since"]:
+                    more = row["sent_bytes"] - old["sent_bytes"]
+                    self.rates[row["node"]] = max(0.0, 8 * more / elapsed)
+        self.node, self.peers, self.tracks = node, peers, tracks
+        self.answered = True
+
+    def gone(self) -> None:
+        """It does not answer: what it said no longer holds."""
+        self.node, self.peers, self.tracks = {}, [], []
+        self.load, self.rates, self.answered = 0.0, {}, False
+        self.heard_number = 0  # one that is started again counts from 1
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened, as one relay tells it."""
+
+    at: float
+    node: str
+    event: str
+    subject: str
+    detail: str
+    reason: str
+
+    @property
+    def is_news(self) -> bool:
+        """Whether a person wants to hear of it."""
+        if self.event == "path_changed":
+            return not self.detail.startswith(_FROM_NOBODY)
+        return self.event not in ("reloaded", "started")
+
+    def __str__(self) -> str:
+        because = f": {self.reason}" if self.reason else ""
+        match self.event:
+            case "path_changed":
+                return f"{self.node}: route to {self.subject} changed, {self.detail}{because}"
+            case "peer_up":
+                return f"{self.node}: peer {self.subject} is there"
+            case "peer_down":
+                return f"{self.node}: peer {self.subject} is gone{because}"
+        words = self.event.replace("_", " ")
+        return (
+            " ".join(filter(None, (f"{self.node}: {words}", self.subject, self.detail))) + because
+        )
+
+
+class Watch:
+    """All relays of a lab."""
+
+    def __init__(self, relays: Mapping[str, Relay]) -> None:
+        self._relays = relays
+        self._apis = {name: RelayApi(relay.admin) for name, relay in relays.items()}
+        self.sights = {name: Sight() for name in relays}
+        self.events: deque[Event] = deque(maxlen=EVENTS)
+
+    async def close(self) -> None:
+        """Ask no more."""
+        await asyncio.gather(*(api.close() for api in self._apis.values()))
+
+    async def look(self) -> None:
+        """Ask every relay that runs, all at once."""
+        found = await asyncio.gather(*map(self._look, self._relays))
+        self.events.extend(sorted((event for events in found for event in events), key=_when))
+
+    async def _look(self, name: str) -> list[Event]:
+        sight, api, relay = self.sights[name], self._apis[name], self._relays[name]
+        if not relay.ready or not relay.runs:
+            sight.gone()
+            return []
+        try:
+            node = await api.get("node")
+            peers = await api.get("peers", limit=0)
+            tracks = await api.get("tracks", limit=0)
+            if sight.node and sight.node["since"] != node["since"]:
+                sight.heard_number = 0
+            events = await api.get("events", after=sight.heard_number, limit=0)
+        except LapsError:
+            sight.gone()
+            return []
+        sight.take(node, peers["peers"], tracks["tracks"])
+        rows = events["events"]
+        if rows:
+            sight.heard_number = rows[-1]["number"]
+        return [
+            Event(
+                row["at"], name, row["event"], row["subject"], row["detail"], row.get("reason", "")
+            )
+            for row in rows
+        ]
+
+    def at_rest(self, links: Iterable[tuple[str, str]]) -> bool:
+        """Whether both ends of every link know each other as peers."""
+        peers = {name: {row["node"] for row in sight.peers} for name, sight in self.sights.items()}
+        return all(b in peers[a] and a in peers[b] for a, b in links)
+
+    def copies(self, track: str) -> list[tuple[str, str]]:
+        """The hops that copies of a track take now: from a relay, to its peer."""
+        named = TrackName((NAMESPACE.encode(), track.encode()), NAME.encode())
+        hashed = f"{hash_track(named).full_name_hash:016x}"
+        hops = []
+        for name, sight in self.sights.items():
+            for row in sight.tracks:
+                if row["track"] != hashed:
+                    continue
+                hops += [(name, peer) for peer in row["egress"]]
+                if sight.node["role"] == "stub":  # to its Edge it is a client
+                    hops += [(peer, name) for peer in row["ingress"]]
+        return hops
+
+
+def _when(event: Event) -> float:
+    return event.at
+
+
+def tree(hops: Iterable[tuple[str, str]], root: str) -> str:
+    """The way that copies take from a relay on, in a line: `1:1 > 1:100 > (2:1, 2:2)`."""
+    onward: dict[str, list[str]] = {}
+    for near, far in sorted(set(hops)):
+        onward.setdefault(near, []).append(far)
+    seen: set[str] = set()
+
+    def walk(node: str) -> str:
+        if node in seen:
+            return node
+        seen.add(node)
+        branches = [walk(far) for far in onward.get(node, ())]
+        if not branches:
+            return node
+        return (
+            f"{node} > {branches[0]}" if len(branches) == 1 else f"{node} > ({', '.join(branches)})"
+        )
+
+    return walk(root)
