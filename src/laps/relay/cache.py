@@ -283,15 +283,19 @@ class Cache:
 
     def shrink(self, track: CachedTrack) -> None:
         """Drop the oldest until the bounds hold, the track's own first."""
-        goal = self.limits.track_bytes * 3 // 4
-        if track.size > self.limits.track_bytes:
-            self._shrink([track.groups[key] for key in sorted(track.groups)], track, goal)
-        if self.size > self.limits.total_bytes:
-            self._shrink(list(self.order), self, self.limits.total_bytes * 7 // 8)
+        limits = self.limits
+        if track.size > limits.track_bytes:
+            groups = [track.groups[key] for key in sorted(track.groups)]
+            self._shrink(groups, track, limits.track_bytes * 3 // 4, limits.track_bytes)
+        if self.size > limits.total_bytes:
+            self._shrink(list(self.order), self, limits.total_bytes * 7 // 8, limits.total_bytes)
 
-    def _shrink(self, groups: list[CachedGroup], whole: Cache | CachedTrack, goal: int) -> None:
+    def _shrink(
+        self, groups: list[CachedGroup], whole: Cache | CachedTrack, goal: int, limit: int
+    ) -> None:
+        """Drop groups in this order down to the goal; the last, as long as it fits, is kept."""
         for group in groups:
-            if whole.size <= goal:
+            if whole.size <= (limit if group is groups[-1] else goal):
                 return
             if group.live:
                 for stream in group.streams:

@@ -77,6 +77,20 @@ def test_a_track_keeps_its_youngest_groups() -> None:
     assert kept.track.largest() == Location(29, 0)
 
 
+def test_the_youngest_group_is_kept_as_long_as_there_is_room_for_it() -> None:
+    for limits in ({"track_bytes": 1000}, {"total_bytes": 1000}):
+        kept = Kept(**limits)
+        before = kept.open(4, *(big(number) for number in range(6)))
+        under_way = kept.open(5, big(0, 800))
+        for number in range(1, 3):  # past the bound, while both are under way
+            under_way.append(body([big(number, 50)], last=number - 1))
+        before.ended(fin=True)
+        under_way.ended(fin=True)
+        kept.check()
+        assert list(kept.track.groups[5].objects()) == [0, 1, 2]
+        assert kept.track.size <= 1000
+
+
 def test_all_tracks_together_have_a_bound() -> None:
     kept = Kept(total_bytes=1000)
     other = CachedTrack(kept.cache)
