@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 PLAYER = Path(__file__).parents[2] / "examples" / "player"
-WAIT_MS = 40_000  # most of it for a machine that does three things at once
+WAIT_MS = 10_000
 ROOMS = count(1)
 
 # What every script below begins with: the session of the page, made when it is first asked for.

@@ -232,7 +232,7 @@ def test_the_next_relay_takes_over_when_one_is_killed(spark: SparkSession, tmp_p
 def small(tmp_path: Path) -> Iterator[tuple[str, Publisher]]:
     """A relay that keeps little, and a publisher that keeps nothing."""
     config = tmp_path / "relay.toml"
-    config.write_text("[cache]\nbytes = 65536\ntrack_bytes = 65536\n[telemetry]\nenabled = false\n")
+    config.write_text("[cache]\nbytes = 65536\ntrack_bytes = 65536\n")
     with (
         relay_process(tmp_path / "log", "--config", str(config)) as relay,
         publisher(f"moqt://{relay.clients}") as pub,
@@ -262,7 +262,7 @@ def test_offsets_that_no_relay_holds_are_an_error_or_a_counted_skip(
     # The way out that it names: what is held is read, and that something is not is told.
     progress = job.drain(failOnDataLoss=False).lastProgress
     assert progress is not None
-    assert json.loads(progress["sources"][0]["latestOffset"])["skipped"] > 0
+    assert json.loads(progress["sources"][0]["latestOffset"])["skipped"] == 1
     read = job.read()
     assert read < pub.written
     assert {place for place in pub.written if place[1] >= 30} <= read
@@ -277,9 +277,7 @@ def test_a_range_that_was_asked_for_and_is_not_held_is_an_error(
 ) -> None:
     url, pub = small
     track = pub.publish("faults/range", "t", first_group=0, history_bytes=0)
-    for begin in range(0, 300, 50):
-        pub.write(track, *payloads(begin, begin + 50, 1000), every=50)
-        pub.wait_received(track, url)
+    pub.write(track, *payloads(0, 300, 1000), every=50)
 
     def read(start: str, **options: Any) -> int:
         frame = spark.read.format("laps").options(relay=url, namespace="faults/range", track="t")
