@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import signal
@@ -305,8 +304,7 @@ async def _trace(where: Where, wanted: Any, until: Until, quiet: bool, as_json: 
         following = Following(relays, where, wanted, present, tell)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            with contextlib.suppress(NotImplementedError):
-                loop.add_signal_handler(number, following.stop)
+            loop.add_signal_handler(number, following.stop)
         ended = await following.run(until)
     if as_json:
         typer.echo(json.dumps({"summary": {**following.collector.summary(), "ended": ended}}))

@@ -72,9 +72,12 @@ def talking(relays: dict[str, RelayProcess]) -> Iterator[None]:
 
 
 async def _talk(relays: dict[str, RelayProcess], stop: threading.Event) -> None:
+    there = asyncio.Semaphore(0)
+
     async def publish(node: str, namespace: str, name: str) -> None:
         async with laps.connect(f"moqt://{relays[node].clients}") as session:
             track = await session.publish(namespace, name)
+            there.release()
             while True:
                 await track.write(bytes(2_000), new_group=True)
                 await asyncio.sleep(0.05)
@@ -86,7 +89,8 @@ async def _talk(relays: dict[str, RelayProcess], stop: threading.Event) -> None:
 
     tracks = [("1:1", "1:3", "demo/<b>", "clock"), ("1:4", "1:4", "demo", SCRIPT)]
     publishing = [asyncio.create_task(publish(at, space, name)) for at, _, space, name in tracks]
-    await asyncio.sleep(0.2)
+    for _ in publishing:
+        await there.acquire()
     reading = [asyncio.create_task(subscribe(at, space, name)) for _, at, space, name in tracks]
     await asyncio.to_thread(stop.wait)
     for task in publishing + reading:
