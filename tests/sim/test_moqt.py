@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laps.relay.cache import CacheLimits
 from laps.relay.settings import RelaySettings
 from laps.sim import generators
 from laps.sim.network import Network
+from laps.tracks.cache import CacheLimits
 from laps.types import Location
 from laps.wire.moqt.messages import Filter, FilterType, RequestError, SubscribeOk
 from support.moqt_streams import DRAFTS, LARGEST, NEXT_GROUP, Obj, start_at

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from laps.relay.cache import CacheLimits
 from laps.relay.settings import RelaySettings
 from laps.sim import generators
 from laps.sim.network import Network
+from laps.tracks.cache import CacheLimits
 from laps.types import Location
 from laps.wire.moqt.dialect import DRAFT14, DRAFT16
 from laps.wire.moqt.messages import SubscribeOk

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laps.relay import telemetry as telemetry_module
-from laps.relay.cache import CacheLimits
+from laps.edge import telemetry as telemetry_module
+from laps.edge.telemetry import Telemetry, TelemetrySettings
 from laps.relay.settings import RelaySettings
-from laps.relay.telemetry import Telemetry, TelemetrySettings
 from laps.sim import generators
 from laps.sim.faults import random_faults
 from laps.sim.invariants import (
@@ -28,6 +27,7 @@ from laps.sim.invariants import (
 from laps.sim.network import Network
 from laps.sim.trace import Trace
 from laps.telemetry.records import tracks_of
+from laps.tracks.cache import CacheLimits
 from laps.types import Location, format_node_id, hash_track
 from laps.wire.moqt.dialect import DRAFT16
 from laps.wire.moqt.messages import RequestError, SubscribeOk

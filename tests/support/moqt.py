@@ -17,9 +17,9 @@ from __future__ import annotations
 from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from laps.edge.edge import Edge, EdgeSettings
+from laps.edge.moqt import MoqtClient
 from laps.errors import RemoteProtocolError
-from laps.relay.edge import Edge, EdgeSettings
-from laps.relay.moqt import MoqtClient
 from laps.relay.peers import PeerArrived
 from laps.sessions.moqt import MoqtSession
 from laps.types import Location
@@ -57,7 +57,7 @@ from support.relays import Net, track_name
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from laps.relay.deliveries import Rank
+    from laps.edge.moqt_subscription import Rank
     from laps.relay.relay import Relay
     from laps.sessions.moqt import MoqtLimits
     from laps.wire.moqt.dialect import Dialect

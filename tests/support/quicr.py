@@ -16,8 +16,8 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from laps.edge.quicr import QuicrClient
 from laps.errors import RemoteProtocolError
-from laps.relay.quicr import QuicrClient
 from laps.sessions.quicr import Closed, QuicrSession
 from laps.types import Location
 from laps.wire.quicr.fragments import Reassembler, cut
@@ -44,7 +44,7 @@ from support.moqt import MoqtNet
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from laps.relay.deliveries import Rank
+    from laps.edge.moqt_subscription import Rank
     from laps.relay.relay import Relay
     from laps.sessions.quicr import ControlStream
 

@@ -11,7 +11,7 @@ from support.quicr import QuicrApp
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from laps.relay.edge import Edge
+    from laps.edge.edge import Edge
     from laps.relay.relay import Relay
     from laps.sim.network import Network
     from laps.sim.node import SimNode

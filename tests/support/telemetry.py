@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from laps.edge.telemetry import Telemetry, TelemetrySettings
 from laps.relay.ports import LinkReading, NodeReading
 from laps.relay.roles import Role
-from laps.relay.telemetry import Telemetry, TelemetrySettings
 from laps.types import format_node_id
 from laps.wire.moqt.fetch import EndOfRange
 from support.moqt import MoqtNet

@@ -13,14 +13,14 @@ from itertools import count
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from laps.edge.moqt import MoqtClient
+from laps.edge.quicr import QuicrClient
 from laps.errors import ConnectionClosed, DatagramTooLarge
 from laps.net.bidirectional import Bidirectional
 from laps.net.egress import Egress
 from laps.net.http3 import ErrorCode
 from laps.net.webtransport import HTTP3_ALPN, Accepted, accept_http3
 from laps.net.webtransport_session import WebTransportSession
-from laps.relay.moqt import MoqtClient
-from laps.relay.quicr import QuicrClient
 from laps.wire.moqt.codes import ResetCode, SessionCode
 from laps.wire.moqt.dialect import DRAFT14, DRAFT16
 from laps.wire.quicr.codes import ALPN as QUICR_ALPN
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laps.config import ClientsConfig, Config, EgressConfig
+    from laps.edge.client import ClientLink
+    from laps.edge.edge import Edge
+    from laps.edge.moqt_subscription import Rank
     from laps.net.closes import Closes
     from laps.net.connection import Connection
     from laps.net.egress import EgressStream
     from laps.net.engine import Receiver
     from laps.net.transport import Transport
     from laps.net.webtransport import ConnectRequest
-    from laps.relay.clients import ClientLink
-    from laps.relay.deliveries import Rank
-    from laps.relay.edge import Edge
     from laps.wire.moqt.dialect import Dialect
 
 log = logging.getLogger(__name__)

@@ -8,13 +8,13 @@ import time
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
-from laps.relay.telemetry import Telemetry, TelemetrySettings
+from laps.edge.telemetry import Telemetry, TelemetrySettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from laps.config import Config, TelemetryConfig
-    from laps.relay.edge import Edge
+    from laps.edge.edge import Edge
     from laps.relay.ports import Senses
     from laps.relay.relay import Relay
 

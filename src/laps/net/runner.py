@@ -20,6 +20,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
+from laps.edge.edge import Edge, EdgeSettings
+from laps.edge.quicr import QuicrSettings
 from laps.errors import CloseCode, ConnectNotReceived, LapsError
 from laps.infobase.nodes import SessionId
 from laps.net import tls
@@ -32,16 +34,14 @@ from laps.net.quic import Endpoint
 from laps.net.reporter import Reporter
 from laps.net.senses import Senses
 from laps.relay import failover
-from laps.relay.cache import CacheLimits
-from laps.relay.edge import Edge, EdgeSettings
 from laps.relay.extensions import ExtensionSettings, PeerLeaving
 from laps.relay.peers import PeerArrived
-from laps.relay.quicr import QuicrSettings
 from laps.relay.relay import Relay
 from laps.relay.roles import RULES, Role
 from laps.relay.settings import RelaySettings
 from laps.routing.plan import NO_PLAN
 from laps.sessions.moqt import MoqtLimits
+from laps.tracks.cache import CacheLimits
 from laps.types import (
     Address,
     DataDirection,

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from laps.errors import InvalidStartOfStream, RemoteProtocolError
-from laps.relay.live_streams import LiveStream
 from laps.relay.tracing import Tracing
+from laps.tracks.streams import LiveStream
 from laps.wire.moqt.data import FetchHeader, encode_fetch_header
 from laps.wire.objects import (
     DataStreamDecoder,
@@ -33,11 +33,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
     from laps.infobase.nodes import SessionId
-    from laps.relay.live import Live
-    from laps.relay.meters import Meter
-    from laps.relay.ports import Client, Link, OutStream
+    from laps.relay.ports import Link
     from laps.relay.tracing import Trace
     from laps.routing.forwarding import Fib, Flow, SnsUpdate
+    from laps.tracks.meter import Meter
+    from laps.tracks.ports import Client, OutStream
+    from laps.tracks.track import Live
     from laps.types import NodeId, SnsId, TrackHash
 
 # The document has no code for data that was dropped; 0 says that the peer did nothing wrong.

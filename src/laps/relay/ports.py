@@ -9,40 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from laps.tracks.ports import Pressed
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from laps.infobase.nodes import SessionId
-    from laps.types import NodeId, TrackHash
-
-
-class OutStream(Protocol):
-    """One unidirectional stream that the relay writes."""
-
-    @property
-    def over(self) -> bool:
-        """Finished, reset, dropped or stopped by the other side: nothing more can be written."""
-
-    def write(self, data: bytes | memoryview) -> bool:
-        """Send bytes after those before; False if the stream is over."""
-
-    def finish(self, data: bytes | memoryview = b"") -> bool:
-        """Send the last bytes; False if the stream is over."""
-
-    def reset(self, code: int) -> None:
-        """Give the stream up."""
-
-
-class Pressed(Protocol):
-    """A connection that data goes out by."""
-
-    @property
-    def pressed(self) -> bool:
-        """Whether more waits to be sent than is good."""
-
-    @property
-    def sent_bytes(self) -> int:
-        """How much has been sent on it so far."""
+    from laps.tracks.ports import OutStream
+    from laps.types import NodeId
 
 
 class Link(Pressed, Protocol):
@@ -83,27 +57,6 @@ class Link(Pressed, Protocol):
 
         The relay is told by `Relay.link_closed` all the same, later.
         """
-
-
-class Client(Protocol):
-    """An application at this relay: a MoQT or QUICR session, or one in a simulation."""
-
-    echoes: bool
-    "Whether it is asked for a track that nobody but itself wants."
-
-    def __hash__(self) -> int: ...
-
-    def subscribe(self, track: TrackHash, subscribe_data: bytes) -> None:
-        """Ask a publisher for a track."""
-
-    def unsubscribe(self, track: TrackHash) -> None:
-        """Tell a publisher that nobody wants the track any more."""
-
-    def open_stream(self, track: TrackHash, priority: int, ttl_us: int) -> OutStream:
-        """A new stream to a subscriber, for bytes as the publisher wrote them."""
-
-    def send_datagram(self, track: TrackHash, data: bytes, priority: int) -> None:
-        """A datagram to a subscriber."""
 
 
 @dataclass(frozen=True, slots=True)

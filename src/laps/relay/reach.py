@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from laps.infobase.nodes import Nodes, SessionId
-    from laps.relay.cached_streams import CachedStream
     from laps.relay.data import DataPlane
-    from laps.relay.live import Live
-    from laps.relay.live_streams import LiveStream
     from laps.relay.peers import Peer, PeerLink
-    from laps.relay.ports import Client, OutStream
     from laps.relay.stub import StubClient
     from laps.routing.forwarding import SnsUpdate
+    from laps.tracks.cached_stream import CachedStream
+    from laps.tracks.ports import Client, OutStream
+    from laps.tracks.streams import LiveStream
+    from laps.tracks.track import Live
     from laps.types import NodeId, TrackHash
     from laps.wire.extensions import RelayRequest, RelayResponse
     from laps.wire.peering import Message

@@ -23,19 +23,17 @@ from laps.relay.data import DROPPED, DataPlane
 from laps.relay.exchange import Exchange, srtt_changed
 from laps.relay.extensions import Extensions
 from laps.relay.journal import Journal
-from laps.relay.live import Live
 from laps.relay.path_watch import PathWatch
 from laps.relay.peers import Peer, PeerArrived, PeerLink
 from laps.relay.reach import Reach
 from laps.relay.roles import RULES, Role
-from laps.relay.routes import Routes
 from laps.relay.settings import MAX_EVENTS, RelayCounters, RelaySettings
 from laps.relay.stub import StubClient
-from laps.relay.subscriptions import Subscriptions
+from laps.relay.subscribes import Subscriptions
 from laps.relay.timers import Timers
-from laps.relay.tracks import Tracks
 from laps.routing.draining import Draining
 from laps.routing.forwarding import Fib
+from laps.routing.route import Routes
 from laps.sessions.peer import (
     ControlReceived,
     EndStream,
@@ -46,6 +44,8 @@ from laps.sessions.peer import (
     State,
 )
 from laps.telemetry.records import tracks_of
+from laps.tracks.track import Live
+from laps.tracks.tracks import Tracks
 from laps.types import DataDirection, PeerMode, TrackName, format_node_id, hash_track
 from laps.wire.extensions import EXTENDED_CODECS, RelayRequest, RelayResponse
 from laps.wire.peering import (
@@ -67,11 +67,12 @@ if TYPE_CHECKING:
     from laps.infobase.namespaces import Names
     from laps.infobase.nodes import SessionId
     from laps.relay.extensions import ExtensionEvent
-    from laps.relay.ports import Client, Link
-    from laps.relay.routes import Route
+    from laps.relay.ports import Link
     from laps.routing.forwarding import Flow, SnsUpdate
     from laps.routing.plan import Plan
+    from laps.routing.route import Route
     from laps.sessions.peer import Effect, Event
+    from laps.tracks.ports import Client
     from laps.types import (
         AnnounceInfo,
         NodeId,

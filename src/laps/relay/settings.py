@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from laps.relay.cache import CacheLimits
 from laps.relay.extensions import ExtensionSettings
+from laps.tracks.cache import CacheLimits
 
 # More than a shell leaves unread in one turn, unless it does not read them at all.
 MAX_EVENTS: Final = 10_000

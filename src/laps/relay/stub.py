@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from laps.relay.peers import Peer
-    from laps.relay.ports import Link, OutStream
+    from laps.relay.ports import Link
+    from laps.tracks.ports import OutStream
     from laps.types import NodeId, SnsId, TrackHash
     from laps.wire.peering import Message
 

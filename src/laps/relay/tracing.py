@@ -29,9 +29,9 @@ from laps.wire.quicr.carried import carried_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
-    from laps.relay.cache import Cache
     from laps.relay.data import Passing
-    from laps.relay.live_streams import LiveStream
+    from laps.tracks.cache import Cache
+    from laps.tracks.streams import LiveStream
     from laps.types import NodeId
 
 # What one trace holds for who reads it: a second of a track of a thousand objects a second.

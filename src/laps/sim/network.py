@@ -16,7 +16,6 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from laps.errors import LapsError
-from laps.relay.cache import CacheLimits
 from laps.relay.settings import RelaySettings
 from laps.sim.clients import Publisher, Subscriber
 from laps.sim.clock import Clock
@@ -25,6 +24,7 @@ from laps.sim.lanes import Conditions, message_name
 from laps.sim.links import Cable
 from laps.sim.node import SimNode
 from laps.sim.trace import Trace
+from laps.tracks.cache import CacheLimits
 from laps.types import NodeId, format_node_id
 
 if TYPE_CHECKING:

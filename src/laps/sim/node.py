@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from laps.edge.edge import Edge, EdgeSettings
 from laps.errors import RemoteProtocolError
 from laps.infobase.nodes import SessionId
-from laps.relay.edge import Edge, EdgeSettings
 from laps.relay.relay import Relay
 from laps.relay.roles import RULES, Role
 from laps.sim.clients import RETURN_S, Publisher, Subscriber

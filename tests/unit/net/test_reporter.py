@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from laps.config import Config, NodeConfig, TelemetryConfig
+from laps.edge.edge import Edge, EdgeSettings
 from laps.net import reporter as module
 from laps.net.reporter import Reporter
-from laps.relay.edge import Edge, EdgeSettings
 from support.loopback import on_loop, until
 from support.relays import Net
 from support.telemetry import Readings, rows_of

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laps.relay.edge import Edge, EdgeSettings
+from laps.edge.edge import Edge, EdgeSettings
 from laps.relay.path_watch import PathWatch
 from laps.relay.roles import Role
 from laps.relay.views import flows, nodes, tables, tracks

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laps.relay.clients import announce_info
+from laps.edge.client import announce_info
 from laps.relay.roles import Role
-from laps.relay.tracks import Tracks
+from laps.tracks.tracks import Tracks
 from laps.types import (
     NodeInfo,
     NodePathItem,

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from laps.net.closes import Close
     from laps.net.link import QuicLink
     from laps.net.runner import Runner
-    from laps.relay.live import LiveTrack
     from laps.relay.views.counters import Counts
+    from laps.tracks.track import LiveTrack
     from laps.types import NodeId
 
 # So many connections are read between two chances for others: a few tenths of a millisecond.

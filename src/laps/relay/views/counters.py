@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from laps.relay.edge import Edge
+    from laps.edge.edge import Edge
     from laps.relay.relay import Relay
 
 Counts = dict[str, dict[str, int]]

@@ -21,10 +21,10 @@ from laps.types import hash_track
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
-    from laps.relay.edge import Edge
-    from laps.relay.meters import Meter
+    from laps.edge.edge import Edge
     from laps.relay.relay import Relay
     from laps.routing.forwarding import Flow
+    from laps.tracks.meter import Meter
     from laps.types import NodeId, TrackName
 
 # So many streams are counted between two chances for others: half a millisecond.

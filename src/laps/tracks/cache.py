@@ -1,0 +1,332 @@
+"""What a relay keeps of the tracks that pass: the bytes of streams, as they came.
+
+    Cache -> CachedTrack -> CachedGroup -> streams (chunks), datagrams, fetched objects
+
+Nothing is parsed while data flows: a chunk is appended to a list. Objects are looked for when
+somebody asks, for the largest one or for a range. Bounds are kept by dropping the oldest groups, of
+the track that has too much or of all; what is still being written is cut at an object's beginning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from laps.tracks.cached_stream import CachedStream
+from laps.tracks.history import Past
+from laps.tracks.known import LAST_OBJECT
+from laps.types import Location
+from laps.wire.moqt.data import ObjectStatus, decode_datagram
+from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.objects import Object
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    from laps.wire.moqt.data import SubgroupHeader
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLimits:
+    """How much is kept, and for how long."""
+
+    total_bytes: int = 256 * 1024 * 1024
+    track_bytes: int = 32 * 1024 * 1024
+    age_s: float = 60.0
+
+
+@dataclass(slots=True)
+class CacheCounters:
+    """What became of it, for the operator."""
+
+    evicted_groups: int = 0
+    expired_groups: int = 0
+    expired_objects: int = 0
+    "By what their publishers said of how long they are of use."
+    trimmed_streams: int = 0
+
+
+class CachedGroup:
+    """A group, as far as it came."""
+
+    __slots__ = (
+        "at",
+        "datagrams",
+        "fetched",
+        "gone",
+        "id",
+        "size",
+        "streams",
+        "track",
+        "until",
+        "whole",
+    )
+
+    def __init__(self, track: CachedTrack, group_id: int, at: float) -> None:
+        self.track = track
+        self.id = group_id
+        self.at = at
+        self.size = 0
+        self.streams: list[CachedStream] = []
+        self.datagrams: dict[int, tuple[float, bytes]] = {}
+        self.until: dict[int, float] = {}
+        "When objects that came in datagrams are of no use any more, where somebody said so."
+        self.fetched: dict[int, tuple[float, Object]] = {}
+        self.gone = False
+        "It has been dropped: what still comes of it is not kept."
+        self.whole = False
+        "A publisher has been asked for all of it."
+
+    @property
+    def live(self) -> bool:
+        """Whether a stream of it is still open."""
+        return any(stream.live for stream in self.streams)
+
+    def objects(
+        self, oldest: float = 0.0, first: int = 0, last: int | None = None
+    ) -> dict[int, Object]:
+        """What is there of it, or of a part of it, by object id; statuses too."""
+        end = LAST_OBJECT if last is None else last
+        found = {
+            key: item
+            for key, (at, item) in self.fetched.items()
+            if at >= oldest and first <= key <= end
+        }
+        for stream in self.streams:
+            for item in stream.objects(oldest, first, last):
+                found[item.object_id] = item
+        for object_id, data in self.in_datagrams(oldest):
+            if object_id not in found and first <= object_id <= end:
+                found[object_id] = _of_datagram(data)
+        return found
+
+    def ids(self, oldest: float = 0.0) -> list[tuple[int, int]]:
+        """The ids of what is there of it, from and up to, in order and without overlap."""
+        found = [(key, key + 1) for key, (at, _) in self.fetched.items() if at >= oldest]
+        found += [(object_id, object_id + 1) for object_id, _ in self.in_datagrams(oldest)]
+        for stream in self.streams:
+            found += stream.ids(oldest)
+        joined: list[tuple[int, int]] = []
+        for first, end in sorted(found):
+            if joined and first <= joined[-1][1]:
+                joined[-1] = joined[-1][0], max(joined[-1][1], end)
+            else:
+                joined.append((first, end))
+        return joined
+
+    def end_of_track(self) -> int | None:
+        """The id of what marks the end of the track, if that is here."""
+        for stream in self.streams:
+            scanner = stream.scan()
+            if ObjectStatus.END_OF_TRACK in scanner.statuses:
+                return scanner.last_object_id
+        marks = ((item.object_id, item.status) for _, item in self.fetched.values())
+        found = [object_id for object_id, status in marks if status == ObjectStatus.END_OF_TRACK]
+        for object_id, data in self.in_datagrams():
+            if decode_datagram(data, DRAFT16).status == ObjectStatus.END_OF_TRACK:
+                found.append(object_id)
+        return found[0] if found else None
+
+    def in_datagrams(self, oldest: float = 0.0) -> Iterator[tuple[int, bytes]]:
+        """The objects that came in datagrams and are still of use."""
+        now, until = self.track.cache.now, self.until
+        for object_id, (at, data) in list(self.datagrams.items()):
+            if at >= oldest and (not until or until.get(object_id, now) >= now):
+                yield object_id, data
+
+    def trimmed(self, last_object: int | None) -> None:
+        """Its beginning was let go, up to an object."""
+        self.whole = False
+        self.track.past.dropped(self.id, last_object)
+        self.track.known = [s for s in self.track.known if not s[0] <= self.id <= s[1]]
+
+    def largest(self) -> int | None:
+        """The largest object id that has begun to come."""
+        ids = [*self.datagrams, *self.fetched]
+        for stream in self.streams:
+            scanner = stream.scan()
+            if scanner.last_object_id is not None:
+                ids.append(scanner.last_object_id)
+        return max(ids, default=None)
+
+    def end(self) -> int | None:
+        """The id behind the last object, where the publisher has said which that is."""
+        for stream in self.streams:
+            scanner = stream.scan()
+            if scanner.last_object_id is None:
+                continue
+            ended = {ObjectStatus.END_OF_GROUP, ObjectStatus.END_OF_TRACK} & scanner.statuses
+            if ended or (stream.header.end_of_group and stream.fin):
+                return scanner.last_object_id + (0 if ended else 1)
+        return None
+
+    def add_datagram(self, object_id: int, data: bytes, until: float | None = None) -> None:
+        """Keep an object that came in a datagram, or in several; at most until a time."""
+        if object_id not in self.datagrams:
+            cache = self.track.cache
+            self.datagrams[object_id] = (cache.now, data)
+            if until is not None:
+                self.until[object_id] = until
+            self._grow(len(data))
+
+    def expire(self, now: float) -> int:
+        """Drop the objects that are of no use any more; how many."""
+        past = [object_id for object_id, until in self.until.items() if until < now]
+        for object_id in past:
+            del self.until[object_id]
+            _, data = self.datagrams.pop(object_id)
+            self._grow(-len(data))
+        return len(past)
+
+    def add_object(self, item: Object) -> None:
+        """Keep an object that was fetched."""
+        known = item.object_id in self.fetched
+        self.fetched[item.object_id] = (self.track.cache.now, item)
+        if not known:
+            self._grow(len(item.payload) + len(item.extensions))
+
+    def _grow(self, size: int) -> None:
+        cache = self.track.cache
+        self.size += size
+        self.track.size += size
+        cache.size += size
+        if cache.size > cache.limits.total_bytes or self.track.size > cache.limits.track_bytes:
+            cache.shrink(self.track)
+
+
+class CachedTrack:
+    """The groups of one track."""
+
+    __slots__ = ("cache", "groups", "known", "max_age_s", "past", "seen", "size")
+
+    def __init__(self, cache: Cache, past: Past | None = None) -> None:
+        self.cache = cache
+        self.past = past or Past()
+        self.groups: dict[int, CachedGroup] = {}
+        self.size = 0
+        self.seen: Location | None = None
+        "The largest location known of, also of what is no longer here."
+        self.max_age_s = cache.limits.age_s
+        self.known: list[tuple[int, int]] = []
+        "Groups, from and to, that a publisher has been asked for: what is not here is not there."
+
+    def group(self, group_id: int) -> CachedGroup:
+        """The group, made if it is not there."""
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = CachedGroup(self, group_id, self.cache.now)
+            self.cache.order[group] = None
+            self.past.saw(group_id)
+        return group
+
+    def open(self, header: SubgroupHeader, source: Hashable) -> CachedStream:
+        """A stream has begun."""
+        group = self.group(header.group)
+        stream = CachedStream(group, header, source)
+        group.streams.append(stream)
+        return stream
+
+    def largest(self) -> Location | None:
+        """The largest location that has begun to come, or that a publisher has told of."""
+        if self.groups:
+            top = self.groups[max(self.groups)]
+            if (object_id := top.largest()) is not None:
+                self.saw(Location(top.id, object_id))
+        return self.seen
+
+    def saw(self, location: Location | None) -> None:
+        """Word of an object."""
+        if location is not None and (self.seen is None or location > self.seen):
+            self.seen = location
+
+    def oldest(self) -> float:
+        """What came before this time has expired."""
+        return self.cache.now - self.max_age_s
+
+    def drop(self, group: CachedGroup) -> None:
+        """Forget a group."""
+        if group.live or group.id == max(self.groups):
+            self.largest()
+        # Its last object tells where what was let go ends, if that is not the next group's to tell.
+        last = None if group.id + 1 in self.groups else group.largest()
+        if group.size or last is not None:
+            self.past.dropped(group.id, last)
+        group.gone = True
+        self.groups.pop(group.id, None)
+        self.cache.order.pop(group, None)
+        self.size -= group.size
+        self.cache.size -= group.size
+        self.known = [span for span in self.known if not span[0] <= group.id <= span[1]]
+
+    def clear(self) -> None:
+        """Forget everything: the publisher has begun anew."""
+        for group in list(self.groups.values()):
+            for stream in group.streams:
+                stream.clear()
+            self.drop(group)
+        self.seen = None
+        self.known = []
+        self.past.clear()
+
+
+class Cache:
+    """All that a relay keeps."""
+
+    def __init__(self, limits: CacheLimits) -> None:
+        self.limits = limits
+        self.counters = CacheCounters()
+        self.now = 0.0
+        "The time, as the relay last heard it."
+        self.size = 0
+        self.order: dict[CachedGroup, None] = {}
+        "Every group, the oldest first."
+
+    def shrink(self, track: CachedTrack) -> None:
+        """Drop the oldest until the bounds hold, the track's own first."""
+        limits = self.limits
+        if track.size > limits.track_bytes:
+            groups = [track.groups[key] for key in sorted(track.groups)]
+            self._shrink(groups, track, limits.track_bytes * 3 // 4, limits.track_bytes)
+        if self.size > limits.total_bytes:
+            self._shrink(list(self.order), self, limits.total_bytes * 7 // 8, limits.total_bytes)
+
+    def _shrink(
+        self, groups: list[CachedGroup], whole: Cache | CachedTrack, goal: int, limit: int
+    ) -> None:
+        """Drop groups in this order down to the goal; the last, as long as it fits, is kept."""
+        for group in groups:
+            if whole.size <= (limit if group is groups[-1] else goal):
+                return
+            if group.live:
+                for stream in group.streams:
+                    if stream.trim() > 0:
+                        self.counters.trimmed_streams += 1
+                        group.trimmed(stream.dropped_id)
+            else:
+                self.counters.evicted_groups += 1
+                group.track.drop(group)
+
+    def expire(self, now: float) -> None:
+        """Drop what is too old, and has come to its end."""
+        self.now = now
+        for group in list(self.order):
+            if group.until:
+                self.counters.expired_objects += group.expire(now)
+            age = now - group.at
+            if age > group.track.max_age_s and not group.live:
+                self.counters.expired_groups += 1
+                group.track.drop(group)
+
+
+def _of_datagram(data: bytes) -> Object:
+    item = decode_datagram(data, DRAFT16)
+    return Object(
+        item.group,
+        None,
+        item.object_id,
+        item.priority,
+        item.status or 0,
+        item.extensions,
+        bytes(item.payload),
+        datagram=True,
+    )

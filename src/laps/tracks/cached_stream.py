@@ -1,0 +1,286 @@
+"""The bytes of one stream, as they came, and where its objects are in them.
+
+Nothing is looked at while data flows. When somebody asks for objects, what came since the last time
+is looked through, and every now and then the place where an object begins is written down. So a few
+objects out of a long stream are read from the nearest such place, and not from its beginning.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from laps.wire.moqt.boundaries import BoundaryScanner
+from laps.wire.moqt.codes import MoqtViolation
+from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.objects import Object, ObjectReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator
+
+    from laps.tracks.cache import CachedGroup
+    from laps.wire.moqt.boundaries import Boundary
+    from laps.wire.moqt.data import SubgroupHeader
+
+# The times of chunks are remembered this finely,
+MARK_S: Final = 0.1
+# and the places where objects begin: to read so much takes less than a millisecond.
+CHECK_BYTES: Final = 32 * 1024
+
+
+class _Check(NamedTuple):
+    """A place where an object begins."""
+
+    complete_id: int
+    "Of the object that ends there."
+    offset: int
+    chunk: int
+    "The chunk that the place is in, or at the end of,"
+    chunk_offset: int
+    "and where that begins."
+
+
+def _complete_id(check: _Check) -> int:
+    return check.complete_id
+
+
+def _offset(check: _Check) -> int:
+    return check.offset
+
+
+class CachedStream:
+    """The objects of one stream, behind its header; the header is kept decoded."""
+
+    __slots__ = (
+        "_checks",
+        "_group",
+        "_marks",
+        "_runs",
+        "_scanned",
+        "base",
+        "chunks",
+        "dropped_id",
+        "fin",
+        "header",
+        "live",
+        "malformed",
+        "scanner",
+        "size",
+        "source",
+        "waiting",
+    )
+
+    def __init__(self, group: CachedGroup, header: SubgroupHeader, source: Hashable) -> None:
+        self.header = header
+        self.source = source
+        self.chunks: list[bytes | memoryview] = []
+        self.size = 0
+        self.base = 0
+        "Bytes that were here and were dropped; an object begins behind them."
+        self.dropped_id: int | None = None
+        "The id of the last object that was dropped."
+        self.live = True
+        self.fin = False
+        self.malformed = False
+        "Its objects cannot be told apart from somewhere on."
+        self.scanner = BoundaryScanner(DRAFT16, header.has_extensions)
+        self.waiting: list[Callable[[], None]] = []
+        "To be called when more of it has come, or its end."
+        self._scanned = 0
+        self._group = group
+        self._marks = [(0, group.track.cache.now)]
+        self._checks: list[_Check] = []
+        self._runs: list[tuple[int, int]] = []
+        "Ids that follow each other, from and up to, as far as they have begun."
+
+    @property
+    def subgroup(self) -> int:
+        """Its subgroup, as the header or the first object has it."""
+        subgroup = self.header.subgroup
+        return (self.scan().first_object_id or 0) if subgroup is None else subgroup
+
+    @property
+    def touched(self) -> float:
+        """When the last of it came, give or take a tenth of a second."""
+        return self._marks[-1][1]
+
+    def append(self, data: bytes | memoryview) -> None:
+        """Keep bytes that came."""
+        size, group = len(data), self._group
+        if group.gone:
+            return
+        cache = group.track.cache
+        if cache.now - self._marks[-1][1] > MARK_S:
+            self._marks.append((self.base + self.size, cache.now))
+        self.chunks.append(data)
+        self.size += size
+        group.size += size
+        group.track.size += size
+        cache.size += size
+        if cache.size > cache.limits.total_bytes or group.track.size > cache.limits.track_bytes:
+            cache.shrink(group.track)
+        if self.waiting:
+            self._notify()
+
+    def ended(self, *, fin: bool) -> None:
+        """Nothing more comes; with a FIN it was all."""
+        self.live, self.fin = False, fin
+        self._notify()
+
+    def _notify(self) -> None:
+        calls, self.waiting = self.waiting, []
+        for call in calls:
+            call()
+
+    def under_way(self) -> int | None:
+        """The id of an object that has begun to come, and goes on."""
+        scanner = self.scan()
+        last = scanner.last_object_id
+        whole = not self.live or self.malformed or last == scanner.complete_id
+        return None if whole else last
+
+    def scan(self) -> BoundaryScanner:
+        """Look at what came since the last time."""
+        scanner = self.scanner
+        try:
+            for index in range(self._scanned, 0 if self.malformed else len(self.chunks)):
+                offset = scanner.offset
+                boundaries = scanner.feed(self.chunks[index])
+                if boundaries:
+                    self._note(boundaries)
+                # Where the next object begins is known, so that it can be read from there.
+                last = self._checks[-1].offset if self._checks else self.base
+                if scanner.next_object_offset >= max(offset, last + CHECK_BYTES):
+                    check = _Check(scanner.complete_id, scanner.next_object_offset, index, offset)
+                    self._checks.append(check)
+        except MoqtViolation:
+            self.malformed = True
+        self._scanned = len(self.chunks)
+        return scanner
+
+    def _note(self, boundaries: list[Boundary]) -> None:
+        """Objects have begun."""
+        runs = self._runs
+        first, last = boundaries[0][0], boundaries[-1][0]
+        if last - first + 1 == len(boundaries) and runs and runs[-1][1] == first:  # nearly always
+            runs[-1] = runs[-1][0], last + 1
+            return
+        for boundary in boundaries:
+            number = boundary[0]
+            if runs and runs[-1][1] == number:
+                runs[-1] = runs[-1][0], number + 1
+            else:
+                runs.append((number, number + 1))
+
+    def ids(self, oldest: float) -> Iterator[tuple[int, int]]:
+        """The ids of objects that are whole, from and up to, without those of before a time."""
+        end = self.scan().complete_id + 1
+        begin = self._first_since(oldest)
+        for first, upto in self._runs:
+            if first < end and upto > begin:
+                yield max(first, begin), min(upto, end)
+
+    def _first_since(self, oldest: float) -> int:
+        """The smallest id that an object of after a time can have."""
+        marks = self._marks
+        if marks[0][1] >= oldest:
+            return 0
+        young = next((offset for offset, at in marks if at >= oldest), None)
+        if young is None:
+            return self.scanner.complete_id + 1
+        # What becomes whole with the last chunk of before is old.
+        at = bisect_right(self._checks, young, key=_offset) - 1
+        last = -1 if self.dropped_id is None else self.dropped_id
+        if at >= 0:
+            last = self._checks[at].complete_id
+        for item, offset in self._read(young):
+            if offset >= young:
+                break
+            last = item.object_id
+        return last + 1
+
+    def tail(self) -> bytes:
+        """What has come of the object under way, as of the last scan."""
+        skip = self.scanner.next_object_offset - self.base
+        whole = b"".join(self.chunks[: self._scanned])
+        return whole[skip:]
+
+    def objects(self, oldest: float, first: int = 0, last: int | None = None) -> Iterator[Object]:
+        """The objects that are whole, leaving out those that came before a time."""
+        self.scan()
+        at = bisect_left(self._checks, first, key=_complete_id) - 1
+        for item, offset in self._read(self._checks[at].offset if at >= 0 else self.base):
+            if last is not None and item.object_id > last:
+                return
+            if item.object_id >= first and self._time_of(offset) >= oldest:
+                yield item
+
+    def _read(self, offset: int) -> Iterator[tuple[Object, int]]:
+        """The objects from an offset on, or from some way ahead of it, and where their chunk is."""
+        reader = ObjectReader(self.header, DRAFT16)
+        at = bisect_right(self._checks, offset, key=_offset) - 1
+        if at >= 0:
+            check = self._checks[at]
+            reader.resume(check.complete_id, self.subgroup)
+            index, start, skip = check.chunk, check.chunk_offset, check.offset - check.chunk_offset
+        else:
+            if self.dropped_id is not None:
+                reader.resume(self.dropped_id, self.subgroup)
+            index, start, skip = 0, self.base, 0
+        try:
+            for chunk in self.chunks[index:]:
+                for item in reader.feed(chunk[skip:] if skip else chunk):
+                    yield item, start
+                start += len(chunk)
+                skip = 0
+        except MoqtViolation:
+            pass  # what came before it is whole
+
+    def trim(self) -> int:
+        """Drop what is whole, keeping what follows the last object that began; bytes freed."""
+        scanner = self.scan()
+        if self.malformed:
+            return self.clear()
+        cut = scanner.next_object_offset - self.base
+        if cut <= 0:
+            return 0
+        kept: list[bytes | memoryview] = []
+        left = cut
+        for chunk in self.chunks:
+            if left >= len(chunk):
+                left -= len(chunk)
+            else:
+                kept.append(chunk[left:])
+                left = 0
+        self.chunks = kept
+        self._scanned = len(kept)
+        self._checks.clear()
+        self._runs = [(first, end) for first, end in self._runs if end > scanner.complete_id + 1]
+        self.base += cut
+        self.dropped_id = scanner.complete_id
+        self._marks = self._marks[max(0, bisect_right(self._marks, (self.base, 1e18)) - 1) :]
+        self._shrink(cut)
+        return cut
+
+    def clear(self) -> int:
+        """Drop everything; bytes freed."""
+        freed = self.size
+        self.base += freed
+        self.chunks = []
+        self._scanned = 0
+        self._checks.clear()
+        self._runs.clear()
+        self._shrink(freed)
+        self._notify()
+        return freed
+
+    def _shrink(self, size: int) -> None:
+        group = self._group
+        self.size -= size
+        group.size -= size
+        group.track.size -= size
+        group.track.cache.size -= size
+
+    def _time_of(self, offset: int) -> float:
+        index = bisect_right(self._marks, (offset, 1e18)) - 1
+        return self._marks[max(0, index)][1]

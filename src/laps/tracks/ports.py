@@ -1,0 +1,58 @@
+"""What a track asks of the world around it: streams to write, and clients to ask and to serve."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from laps.types import TrackHash
+
+
+class OutStream(Protocol):
+    """One unidirectional stream that the relay writes."""
+
+    @property
+    def over(self) -> bool:
+        """Finished, reset, dropped or stopped by the other side: nothing more can be written."""
+
+    def write(self, data: bytes | memoryview) -> bool:
+        """Send bytes after those before; False if the stream is over."""
+
+    def finish(self, data: bytes | memoryview = b"") -> bool:
+        """Send the last bytes; False if the stream is over."""
+
+    def reset(self, code: int) -> None:
+        """Give the stream up."""
+
+
+class Pressed(Protocol):
+    """A connection that data goes out by."""
+
+    @property
+    def pressed(self) -> bool:
+        """Whether more waits to be sent than is good."""
+
+    @property
+    def sent_bytes(self) -> int:
+        """How much has been sent on it so far."""
+
+
+class Client(Protocol):
+    """An application at this relay: a MoQT or QUICR session, or one in a simulation."""
+
+    echoes: bool
+    "Whether it is asked for a track that nobody but itself wants."
+
+    def __hash__(self) -> int: ...
+
+    def subscribe(self, track: TrackHash, subscribe_data: bytes) -> None:
+        """Ask a publisher for a track."""
+
+    def unsubscribe(self, track: TrackHash) -> None:
+        """Tell a publisher that nobody wants the track any more."""
+
+    def open_stream(self, track: TrackHash, priority: int, ttl_us: int) -> OutStream:
+        """A new stream to a subscriber, for bytes as the publisher wrote them."""
+
+    def send_datagram(self, track: TrackHash, data: bytes, priority: int) -> None:
+        """A datagram to a subscriber."""
