@@ -164,6 +164,10 @@ class TrackName:
     name: bytes
 
 
+TrackKey = NewType("TrackKey", int)
+"""64 bits that stand for a track in every table: the hash of its full name."""
+
+
 class Location(NamedTuple):
     """An object's place in a track; places sort as the drafts order them."""
 
@@ -177,7 +181,7 @@ class TrackHash:
 
     namespace_hash: int
     name_hash: int
-    full_name_hash: int
+    full_name_hash: TrackKey
 
 
 def hash_bytes(data: bytes) -> int:
@@ -198,10 +202,10 @@ def hash_track(track: TrackName) -> TrackHash:
     namespace_hash = hash_namespace(track.namespace)
     name_hash = hash_bytes(track.name)
     full_name_hash = hash_bytes(namespace_hash.to_bytes(8) + name_hash.to_bytes(8))
-    return TrackHash(namespace_hash, name_hash, full_name_hash)
+    return TrackHash(namespace_hash, name_hash, TrackKey(full_name_hash))
 
 
-def track_alias(full_name_hash: int) -> int:
+def track_alias(full_name_hash: TrackKey) -> int:
     """The MoQT track alias every relay uses: the 62 bits of the hash that a varint holds."""
     return full_name_hash & (1 << 62) - 1
 
@@ -227,6 +231,14 @@ class AnnounceInfo:
     """The hash of each part of the namespace, in order."""
     name_hash: int = 0
     """0 where the announce has no name."""
+
+
+def announce_info(
+    node_id: NodeId, namespace: tuple[bytes, ...], name: bytes | None = None
+) -> AnnounceInfo:
+    """The announce of a namespace, or of one track in it."""
+    parts = tuple(hash_bytes(part) for part in namespace)
+    return AnnounceInfo(node_id, parts, 0 if name is None else hash_bytes(name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -272,7 +272,7 @@ async def test_latest_next_current_and_a_location() -> None:
 
 def largest(relay: Runner) -> Location | None:
     """Of the track that a test is about, if it is there."""
-    live = relay.relay.live.get(hash_track(TRACK).full_name_hash)
+    live = relay.relay.tracks.get(hash_track(TRACK).full_name_hash)
     return None if live is None else live.largest()
 
 
@@ -374,7 +374,7 @@ async def test_a_publisher_answers_for_what_the_relay_has_forgotten() -> None:
         track = await here.publish("demo", "t", first_group=0)
         await write(track, *range(9))
         await until(lambda: largest(relay) == Location(2, 2))
-        relay.relay.live.track(hash_track(TRACK)).cached.clear()
+        relay.relay.tracks.track(hash_track(TRACK)).cached.clear()
         await write(track, 9)
         read = [item.payload async for item in there.fetch("demo", "t", end=(2, 0))]
         assert read == numbered(*range(9))

@@ -15,7 +15,7 @@ from laps.net import runner as runner_module
 from laps.net.gauge import Gauge
 from laps.net.runner import Runner
 from laps.relay import failover
-from laps.relay.extensions import ExtensionSettings
+from laps.relay.settings import ExtensionSettings
 from support.loopback import on_loop, until
 
 if TYPE_CHECKING:

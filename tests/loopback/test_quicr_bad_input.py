@@ -129,7 +129,7 @@ async def test_an_object_without_end_is_not_held() -> None:
             await asyncio.sleep(0)
         assert connection.close_state.code == 3
         assert offset < 40 << 20
-        assert stage.relay.relay.live.cache.size == 0
+        assert stage.relay.relay.tracks.cache.size == 0
         await stage.still_serves()
 
 
@@ -179,10 +179,10 @@ async def test_datagrams_that_cannot_be_are_counted_and_dropped() -> None:
             connection.send_datagram(encode_datagram(1, fragment, Terms()))
         connection.send_datagram(encode_datagram(9, fragments[0], Terms()))
         connection.send_datagram(b"\x01")
-        live, quicr = stage.relay.relay.live, stage.relay.edge.quicr
+        tracks, quicr = stage.relay.relay.tracks, stage.relay.edge.quicr
         await until(lambda: quicr.malformed_datagrams == 1)
         assert quicr.unknown_datagrams == 1
-        assert live.counters.malformed_fragments == 2
-        assert live.fragment_bytes == 0
+        assert tracks.counters.malformed_fragments == 2
+        assert tracks.shared.fragment_bytes == 0
         assert connection.established
         await stage.still_serves()

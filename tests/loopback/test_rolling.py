@@ -16,7 +16,7 @@ import laps
 from laps.config import Config, override
 from laps.net import runner as runner_module
 from laps.net.runner import Runner
-from laps.relay.extensions import ExtensionSettings
+from laps.relay.settings import ExtensionSettings
 from support.loopback import on_loop, until
 
 if TYPE_CHECKING:

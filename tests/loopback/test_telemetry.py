@@ -416,7 +416,7 @@ async def test_a_control_server_has_none_and_its_peers_tell_of_it() -> None:
     control = {"node.id": "9:2", "peering.control": [str(server.peer_address)]}
     edge = Runner(override(Config(), values | control, "t"))
     try:
-        assert server.relay.live.tracks == {}
+        assert server.relay.tracks == {}
         assert server._reporter is None
         async with laps.connect(f"moqt://{edge.client_address}") as session:
             async for obj in session.subscribe("laps/telemetry/9:2", "links", start="start"):
@@ -448,7 +448,7 @@ async def test_a_relay_goes_on_when_telling_of_itself_fails(
         with broken as patch:
             patch.setattr(runner.relay.path_watch, "look", _fail)
             await until(lambda: "failed to tell of itself" in caplog.text)
-        largest = telemetry._outputs["events"].live.largest
+        largest = telemetry._outputs["events"].track.largest
         before = largest()
         runner.relay.journal.note(0.0, "peer_up", "1:2")
         await until(lambda: largest() != before)

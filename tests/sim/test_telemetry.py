@@ -163,7 +163,7 @@ class Scene:
         """What a node has said in groups that it began since then, and has ended."""
         telemetry = self.reports.of(self.network.nodes[node_id])
         assert telemetry is not None
-        groups = telemetry._outputs["node"].live.cached.groups
+        groups = telemetry._outputs["node"].track.cached.groups
         return [
             (group_id, number)
             for group_id, group in sorted(groups.items())

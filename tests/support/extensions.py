@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import count
 from typing import TYPE_CHECKING
 
 from laps.infobase.nodes import Nodes, SessionId
-from laps.relay.extensions import Extensions, ExtensionSettings
-from laps.relay.peers import Peer, PeerLink
+from laps.relay.extensions import Extensions
+from laps.relay.peers import Links, Peer, PeerLink
 from laps.relay.roles import Role
+from laps.relay.settings import ExtensionSettings, RelayCounters
 from laps.routing.draining import Draining
 from laps.sessions.peer import PeerSession
 from laps.types import (
@@ -22,8 +24,6 @@ from laps.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from laps.relay.extensions import ExtensionEvent
     from laps.relay.ports import Link
     from laps.wire.peering import Message
@@ -41,6 +41,19 @@ class FakeLink:
         self.extended = extended
 
 
+class _Links(Links):
+    """Links that only write down what is sent."""
+
+    def __init__(self, sent: list[tuple[NodeId, Message]]) -> None:
+        super().__init__(RelayCounters())
+        self._sent = sent
+
+    def send_on(self, peer_link: PeerLink, message: Message) -> None:
+        assert peer_link.link.extended
+        assert peer_link.peer is not None
+        self._sent.append((peer_link.peer.node_id, message))
+
+
 class World:
     """One relay's extensions, and what they say to whom."""
 
@@ -48,31 +61,25 @@ class World:
         self.now = 0.0
         self.draining = Draining()
         self.nodes = Nodes(SELF, self.draining.select)
-        self.peers: dict[NodeId, Peer] = {}
         self.sent: list[tuple[NodeId, Message]] = []
-        self.touched: list[set[NodeId]] = []
-        self.events: list[ExtensionEvent] = []
+        self.links = _Links(self.sent)
+        self.peers = self.links.peers
+        self._events: deque[ExtensionEvent] = deque()
         self._numbers = count(1)
         self.extensions = Extensions(
             SELF,
             role,
             self.nodes,
             self.draining,
-            self.peers,
-            self._send,
-            self._touch,
-            self.events.append,
+            self.links,
+            self._events,
             ExtensionSettings(),
             EPOCH,
         )
 
-    def _send(self, peer_link: PeerLink, message: Message) -> None:
-        assert peer_link.link.extended
-        assert peer_link.peer is not None
-        self.sent.append((peer_link.peer.node_id, message))
-
-    def _touch(self, node_ids: Iterable[NodeId], now: float) -> None:
-        self.touched.append(set(node_ids))
+    @property
+    def events(self) -> list[ExtensionEvent]:
+        return list(self._events)
 
     def link(
         self,

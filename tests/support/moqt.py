@@ -17,8 +17,9 @@ from __future__ import annotations
 from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from laps.edge.edge import Edge, EdgeSettings
+from laps.edge.edge import Edge
 from laps.edge.moqt import MoqtClient
+from laps.edge.settings import EdgeSettings
 from laps.errors import RemoteProtocolError
 from laps.relay.peers import PeerArrived
 from laps.sessions.moqt import MoqtSession
@@ -57,7 +58,7 @@ from support.relays import Net, track_name
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from laps.edge.moqt_subscription import Rank
+    from laps.edge.client import Rank
     from laps.relay.relay import Relay
     from laps.sessions.moqt import MoqtLimits
     from laps.wire.moqt.dialect import Dialect
@@ -474,10 +475,12 @@ class MoqtNet(Net):
 
     def turned(self) -> None:
         for relay, edge in self.edges.items():
+            edge.perform(self.now)
             while relay.events:
                 event = relay.events.popleft()
                 if not isinstance(event, PeerArrived):
                     edge.observe(event, self.now)
+                    edge.perform(self.now)
 
     def check_empty(self) -> None:
         """Whoever was here has left no trace, once all that is kept has expired."""
@@ -490,10 +493,13 @@ class MoqtNet(Net):
             left = {name: sizes[name] for name in sizes if name not in ("links", "peers", "nodes")}
             assert left == dict.fromkeys(left, 0), left
             assert not edge.clients
-            assert not edge.holding
-            assert relay.live.cache.size == 0
-            assert not relay.live.cache.order
-            assert not relay.live.tracks
+            assert not edge.context.holding
+            assert relay.tracks.cache.size == 0
+            assert not relay.tracks.cache.order
+            assert not len(relay.tracks)
+            shared = relay.tracks.shared
+            assert not (shared.waiting or shared.upstream_fetches or shared.events)
+            assert not (shared.began or relay.reach.received)
             tables = edge_tables(edge)
             assert tables == dict.fromkeys(tables, 0), tables
 
@@ -504,9 +510,11 @@ def edge_tables(edge: Edge) -> dict[str, int]:
         f"{type(owner).__name__}.{name}": len(table)
         for owner in (
             edge,
+            edge.context,
+            edge.queries,
+            edge.upstream,
             edge.fetches,
-            edge.fetches.errands,
-            edge.tunnel,
+            edge.requests,
             edge.pressure,
             edge.statuses,
             edge.watches,

@@ -77,18 +77,18 @@ class InStream:
     def over(self) -> bool:
         return self.finished or self.stopped or self.reset_code is not None
 
-    def write(self, data: bytes | memoryview) -> bool:
+    def write(self, data: bytes | memoryview, now: float = 0.0) -> bool:
         if self.over:
             return False
         self.data += data
         return True
 
-    def finish(self, data: bytes | memoryview = b"") -> bool:
+    def finish(self, data: bytes | memoryview = b"", now: float = 0.0) -> bool:
         written = self.write(data)
         self.finished = self.finished or written
         return written
 
-    def reset(self, code: int) -> None:
+    def reset(self, code: int, now: float = 0.0) -> None:
         assert not self.over, "a stream that is over is not reset"
         self.reset_code = code
 

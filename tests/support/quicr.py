@@ -44,7 +44,7 @@ from support.moqt import MoqtNet
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from laps.edge.moqt_subscription import Rank
+    from laps.edge.client import Rank
     from laps.relay.relay import Relay
     from laps.sessions.quicr import ControlStream
 
@@ -54,7 +54,7 @@ DEFAULT_TERMS = Terms()
 
 
 class QuicrLink:
-    """The relay's connection to a client: a `relay.clients.ClientLink`."""
+    """The relay's connection to a client: a `edge.client.ClientLink`."""
 
     def __init__(self, app: QuicrApp) -> None:
         self._app = app
@@ -431,7 +431,7 @@ def check_empty(net: MoqtNet) -> None:
     """Whoever was here has left no trace, once all that is kept has expired."""
     net.check_empty()
     for relay in net.edges:
-        assert relay.live.fragment_bytes == 0
+        assert relay.tracks.shared.fragment_bytes == 0
     for app in net.apps:
         client: object = app.client
         if isinstance(client, QuicrClient):

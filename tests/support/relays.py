@@ -20,6 +20,7 @@ from laps.infobase.nodes import SessionId
 from laps.relay.relay import Relay
 from laps.relay.roles import RULES, Role
 from laps.relay.settings import RelaySettings
+from laps.tracks.ports import Answers
 from laps.types import (
     AnnounceInfo,
     DataDirection,
@@ -106,20 +107,20 @@ class WireStream:
         self.over = False
         self.data = bytearray()
 
-    def write(self, data: bytes | memoryview) -> bool:
+    def write(self, data: bytes | memoryview, now: float = 0.0) -> bool:
         if self.over:
             return False
         self.data += data
         return self._end.deliver_data(self.stream_id, bytes(data), False)
 
-    def finish(self, data: bytes | memoryview = b"") -> bool:
+    def finish(self, data: bytes | memoryview = b"", now: float = 0.0) -> bool:
         if self.over:
             return False
         self.over = True
         self.data += data
         return self._end.deliver_data(self.stream_id, bytes(data), True)
 
-    def reset(self, code: int) -> None:
+    def reset(self, code: int, now: float = 0.0) -> None:
         if not self.over:
             self.over = True
             self._end.deliver_reset(self.stream_id, code)
@@ -348,6 +349,7 @@ class App:
     """A client that writes down what it is asked for and what it gets."""
 
     echoes = False
+    answers = Answers.NEVER
 
     def __init__(self, name: str = "") -> None:
         self.name = name
@@ -387,20 +389,20 @@ class AppStream:
         self.reset_code: int | None = None
         self.over = False
 
-    def write(self, data: bytes | memoryview) -> bool:
+    def write(self, data: bytes | memoryview, now: float = 0.0) -> bool:
         if self.over:
             return False
         self.data += data
         return True
 
-    def finish(self, data: bytes | memoryview = b"") -> bool:
+    def finish(self, data: bytes | memoryview = b"", now: float = 0.0) -> bool:
         if self.over:
             return False
         self.data += data
         self.finished = self.over = True
         return True
 
-    def reset(self, code: int) -> None:
+    def reset(self, code: int, now: float = 0.0) -> None:
         self.reset_code = code
         self.over = True
 

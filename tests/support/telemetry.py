@@ -109,7 +109,7 @@ class Reporting:
     @property
     def oldest(self) -> int:
         """The first group that is kept."""
-        return min(self.telemetry._outputs["node"].live.cached.groups)
+        return min(self.telemetry._outputs["node"].track.cached.groups)
 
     @property
     def _wall_us(self) -> int:

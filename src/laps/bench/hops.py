@@ -31,6 +31,7 @@ from laps.bench.process import Process, answer
 from laps.config import Config, override
 from laps.errors import LapsError
 from laps.net.runner import Runner
+from laps.tracks.ports import Answers
 from laps.types import AnnounceInfo, TrackName, hash_bytes
 from laps.wire.subscribe import encode_subscribe
 
@@ -129,6 +130,7 @@ class _App:
     """A publisher and a subscriber at one relay."""
 
     echoes = False
+    answers = Answers.NEVER
 
     def __init__(self, runner: Runner) -> None:
         self._relay = runner.relay
@@ -184,17 +186,17 @@ class _Arriving:
         self._data = b""
         self.over = False
 
-    def write(self, data: bytes | memoryview) -> bool:
+    def write(self, data: bytes | memoryview, now: float) -> bool:
         self._data += data
         return True
 
-    def finish(self, data: bytes | memoryview = b"") -> bool:
+    def finish(self, data: bytes | memoryview, now: float) -> bool:
         self._data += data
         self.over = True
         self._report(monotonic() - float(self._data.split(b" ", 1)[0]))
         return True
 
-    def reset(self, code: int) -> None:
+    def reset(self, code: int, now: float) -> None:
         self.over = True
 
 

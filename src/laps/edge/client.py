@@ -1,7 +1,7 @@
 """What every client of a relay is to the `Edge`, whatever protocol it speaks.
 
-    EdgeClient -> MoqtClient     `relay/moqt.py`
-               -> QuicrClient    `relay/quicr.py`
+    EdgeClient -> MoqtClient     `edge/moqt.py`
+               -> QuicrClient    `edge/quicr.py`
 
 A client may publish and subscribe at once. Whatever concerns more than one client is the `Edge`'s:
 who waits for which publisher, who hears of which namespace, what is fetched from where.
@@ -9,25 +9,28 @@ who waits for which publisher, who hears of which namespace, what is fetched fro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from laps.tracks.ports import Pressed
-from laps.tracks.subscribers import Subscriber
-from laps.types import AnnounceInfo, hash_bytes
+from laps.telemetry.records import NAMESPACE
+from laps.tracks.ports import Answers, Pressed
+from laps.tracks.subscription import Subscription
 from laps.wire.moqt.messages import DEFAULT_PRIORITY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from laps.edge.edge import Edge
-    from laps.edge.fetching import FetchServing
-    from laps.edge.moqt_publishing import Source
-    from laps.edge.moqt_subscription import Rank
-    from laps.edge.watching import Watch
     from laps.sessions.moqt import Wire
     from laps.tracks.ports import OutStream
-    from laps.tracks.track import LiveTrack
-    from laps.types import Address, Location, NodeId, TrackHash, TrackName
+    from laps.tracks.publication import Publication
+    from laps.tracks.subscription import SubscriptionState
+    from laps.tracks.track import Track
+    from laps.types import Address, Location, TrackHash, TrackKey, TrackName
+    from laps.wire.moqt.dialect import Dialect
+    from laps.wire.moqt.messages import Fetch
+
+Rank = tuple[int, int, int, int]
+"Subscriber's priority, publisher's priority, group in the order wanted, subgroup: smallest first."
 
 
 class ClientLink(Pressed, Protocol):
@@ -75,99 +78,155 @@ class ClientLink(Pressed, Protocol):
         """End the session."""
 
 
-class Subscription(Subscriber, Protocol):
-    """A client's subscription to a track, which the `Edge` answers when the track is there."""
+class Serving(Protocol):
+    """An answer to a FETCH, on its way to a client."""
 
-    track: LiveTrack
+    def pump(self, now: float) -> None:
+        """Send on, as long as there is room."""
+
+    def cancel(self, now: float) -> None:
+        """It is no longer wanted."""
+
+
+@dataclass(slots=True)
+class Watch:
+    """A SUBSCRIBE_NAMESPACE, or a QUICR subscription with a mask."""
+
     request_id: int
-    patient: bool
-    "It waits for a publisher as long as it takes, and is not refused."
-    on_data: Callable[[], None] | None
-    "Called with the first stream that comes, while it is not established."
+    prefix: tuple[bytes, ...]
+    namespaces: bool
+    "Whether namespaces are told."
+    tracks: bool
+    "Whether tracks are told, with PUBLISH."
+    forward: bool
+    told: dict[tuple[bytes, ...], int | None] = field(default_factory=dict)
+    "What was told, and in draft 14 the request it was told by."
+    names_relays: bool = False
+    "It asks for what relays publish themselves, though its prefix is empty."
 
-    @property
-    def end_group(self) -> int | None:
-        """The last group that is wanted."""
+    def shows(self, namespace: tuple[bytes, ...]) -> bool:
+        """Whether a namespace is below the prefix.
 
-    def is_past(self, largest: Location | None) -> bool:
-        """Whether the whole range has been published already."""
+        What relays publish themselves has to be asked for: a prefix of nothing does not name it.
+        """
+        if not self.prefix and namespace[:1] == NAMESPACE[:1]:
+            return self.names_relays
+        return namespace[: len(self.prefix)] == self.prefix
 
 
-S = TypeVar("S", bound=Subscription)
+class EdgeSubscription(Subscription):
+    """A subscription of a MoQT or QUICR client."""
+
+    __slots__ = ("track",)
+
+    client: EdgeClient
+
+    def __init__(
+        self, client: EdgeClient, track: Track, request_id: int, state: SubscriptionState
+    ) -> None:
+        super().__init__(client, track, request_id, state)
+        self.track = track
 
 
-class EdgeClient(Generic[S]):
+class EdgeClient:
     """A client, as the Edge sees it, and as the relay does: it is a `ports.Client`."""
 
     violations: ClassVar[Collection[int]] = ()
     "What its session is closed with because of what it did."
     echoes = True
     "It may subscribe to what it publishes, and is given it back."
+    answers = Answers.ITSELF
+    answers_fetches = False
+    "Whether ranges of its tracks can be fetched from it."
 
-    def __init__(self, edge: Edge, link: ClientLink) -> None:
-        self.edge = edge
+    def __init__(self, link: ClientLink) -> None:
         self.link = link
-        self.sources: dict[int, Source] = {}
-        "What it publishes, by request id,"
-        self.tracks: dict[int, Source] = {}
-        "and by the track's hash."
+        self.publications: dict[int, Publication] = {}
+        "What it publishes, by request id."
         self.watching: dict[int, Watch] = {}
         "The prefixes it subscribes to, by request id."
-        self.serving: dict[int, FetchServing] = {}
-        "What it is being sent of the time before."
+        self.serving: dict[int, Serving] = {}
+        "What it is being sent of earlier objects, by request id."
 
     # -- as `ports.Pressed` ------------------------------------------------------------------------
 
     @property
     def pressed(self) -> bool:
-        """As `Pressed`."""
+        """As `Pressed.pressed`."""
         return self.link.pressed
 
     @property
     def sent_bytes(self) -> int:
-        """As `Pressed`."""
+        """As `Pressed.sent_bytes`."""
         return self.link.sent_bytes
 
-    # -- what the Edge asks ------------------------------------------------------------------------
+    # -- its subscriptions -------------------------------------------------------------------------
 
     @property
-    def subscriptions(self) -> Mapping[int, S]:
-        """What it subscribes to, by the track's hash."""
+    def subscriptions(self) -> Mapping[TrackKey, EdgeSubscription]:
+        """What it subscribes to."""
         raise NotImplementedError
 
-    def accept(self, subscription: S, largest: Location | None) -> None:
+    def accept(self, subscription: EdgeSubscription, largest: Location | None, now: float) -> None:
         """The track is there: say so, and begin."""
         raise NotImplementedError
 
-    def refuse(self, request_id: int, code: int, reason: str) -> None:
+    def refuse(self, request_id: int, code: int, reason: str, now: float) -> None:
         """Answer a request with an error; the session goes on."""
         raise NotImplementedError
 
-    def drop(self, subscription: S, now: float) -> None:
+    def drop(self, subscription: EdgeSubscription, now: float) -> None:
         """Forget a subscription."""
         raise NotImplementedError
 
-    def end(self, subscription: S, code: int, reason: str, now: float) -> None:
+    def end(self, subscription: EdgeSubscription, code: int, reason: str, now: float) -> None:
         """A subscription has come to its end."""
         raise NotImplementedError
 
-    def offer(self, track: LiveTrack, *, forward: bool) -> None:
+    # -- what it is told ---------------------------------------------------------------------------
+
+    def offer(self, track: Track, *, forward: bool, now: float) -> None:
         """Tell it of a track below a prefix that it watches."""
         raise NotImplementedError
 
     def withdraw(self, track: TrackName) -> None:
         """Nobody publishes a track any more that it may have been told of."""
 
-    def wants_new_group(self, source: Source, value: int) -> None:
-        """Subscribers would like it to begin a new group."""
+    def tell_namespace(self, watch: Watch, namespace: tuple[bytes, ...]) -> None:
+        """Tell it of a namespace below a prefix that it watches."""
+
+    def tell_namespace_gone(self, watch: Watch, namespace: tuple[bytes, ...]) -> None:
+        """Nobody publishes a namespace any more that it may have been told of."""
 
     def go_away(self, to: Address | None) -> None:
         """Ask it to go to another relay, or to dial the same place again."""
         raise NotImplementedError
 
     def dismiss(self) -> None:
-        """It has not gone: end the session."""
+        """It has not left: end the session."""
         raise NotImplementedError
+
+    # -- what it publishes -------------------------------------------------------------------------
+
+    def wants_new_group(
+        self, publication: Publication, value: int, largest: Location | None
+    ) -> None:
+        """Subscribers would like it to begin a new group."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """What it writes objects in."""
+        raise NotImplementedError
+
+    def fetch(self, message: Fetch) -> int:
+        """Fetch a range from it; the id of the request."""
+        raise NotImplementedError
+
+    def fetch_closed(self, request_id: int, *, ok: bool) -> None:
+        """What was fetched from it has arrived, or is given up."""
+        raise NotImplementedError
+
+    # -- its end -----------------------------------------------------------------------------------
 
     def expire(self, now: float) -> bool:
         """Give up what nobody has explained in time; whether something still waits."""
@@ -179,53 +238,17 @@ class EdgeClient(Generic[S]):
     # -- as `ports.Client` -------------------------------------------------------------------------
 
     def subscribe(self, track: TrackHash, subscribe_data: bytes) -> None:
-        """As `ports.Client`."""
+        """As `Client.subscribe`."""
         raise NotImplementedError
 
     def unsubscribe(self, track: TrackHash) -> None:
-        """As `ports.Client`."""
+        """As `Client.unsubscribe`."""
         raise NotImplementedError
 
     def open_stream(self, track: TrackHash, priority: int, ttl_us: int) -> OutStream:
-        """As `ports.Client`; what a client subscribes to is opened by its subscription instead."""
+        """As `Client.open_stream`; a subscription opens its own streams instead."""
         return self.link.open_stream((DEFAULT_PRIORITY, priority, 0, 0), ttl_us)
 
     def send_datagram(self, track: TrackHash, data: bytes, priority: int) -> None:
-        """As `ports.Client`."""
+        """As `Client.send_datagram`."""
         self.link.send_datagram(data, (DEFAULT_PRIORITY, priority, 0, 0), 0)
-
-    # -- its sources -------------------------------------------------------------------------------
-
-    def add_source(self, source: Source) -> None:
-        """It may publish a track to us."""
-        self.sources[source.request_id] = source
-        self.tracks[source.track.hash.full_name_hash] = source
-        self.edge.add_source(self, source)
-
-    def forget_source(self, source: Source) -> None:
-        """It no longer does."""
-        self.sources.pop(source.request_id, None)
-        if self.tracks.get(source.track.hash.full_name_hash) is source:
-            del self.tracks[source.track.hash.full_name_hash]
-        self.edge.drop_source(self, source)
-
-    def announce(self, namespace: tuple[bytes, ...], name: bytes | None, now: float) -> None:
-        """Tell the network that it offers a namespace or a track."""
-        relay = self.edge.relay
-        relay.announce(self, announce_info(relay.id, namespace, name), now, (namespace, name))
-
-    def unannounce(self, namespace: tuple[bytes, ...], name: bytes | None, now: float) -> None:
-        """It no longer does."""
-        relay = self.edge.relay
-        relay.unannounce(self, announce_info(relay.id, namespace, name), now, (namespace, name))
-
-
-def announce_info(
-    node_id: NodeId, namespace: tuple[bytes, ...], name: bytes | None = None
-) -> AnnounceInfo:
-    """What the relay's own tables keep of a namespace or a track."""
-    parts = tuple(hash_bytes(part) for part in namespace)
-    return AnnounceInfo(node_id, parts, 0 if name is None else hash_bytes(name))
-
-
-AnyClient = EdgeClient[Any]

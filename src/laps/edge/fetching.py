@@ -1,8 +1,10 @@
 """FETCH: from the cache where it can be, and from a publisher where it must.
 
-    serve      a client, or another relay, asks for a range; what is here is sent as it has room
-    errands    what is not here is asked of a publisher, or of the relay that has one, once for all
-               who want it at the time; what comes goes into the cache, and those who wait go on
+    FetchServing       a client, or another relay, asks for a range; what is here is sent as it has
+                       room
+    UpstreamFetches    what is not here is fetched from a publisher, or from the relay that has one,
+                       once for all who want it at the time (`upstream_fetch`); what arrives goes
+                       into the cache, and those who wait go on
 
 An object that is not in the cache may not exist, or may not be known here. A group of which every
 object from the first to the last is there is known; so is one that a publisher has been asked for.
@@ -12,51 +14,42 @@ and the gaps are marked as unknown.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from laps.edge.upstream_fetch import Errands
 from laps.tracks.known import LAST_OBJECT, Known, behind, last_of, without
+from laps.tracks.subscription import SubscriptionState
 from laps.types import Location
-from laps.wire.moqt.codes import MoqtViolation, RequestCode, ResetCode, SessionCode
+from laps.wire.moqt.codes import RequestCode, ResetCode
 from laps.wire.moqt.data import FetchHeader, encode_fetch_header
 from laps.wire.moqt.dialect import DRAFT16
 from laps.wire.moqt.fetch import EndOfRange, FetchWriter
-from laps.wire.moqt.messages import (
-    Fetch,
-    FetchOk,
-    FilterType,
-    GroupOrder,
-    JoiningFetch,
-    StandaloneFetch,
-)
+from laps.wire.moqt.messages import FetchOk, GroupOrder
+from laps.wire.moqt.objects import Object
 from laps.wire.moqt.translate import translate_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from laps.edge.edge import Edge
-    from laps.edge.moqt import MoqtClient
-    from laps.edge.moqt_subscription import Rank
-    from laps.edge.upstream_fetch import Errand
+    from laps.edge.client import Rank, Serving
+    from laps.edge.upstream_fetch import UpstreamFetches
     from laps.tracks.known import Range
     from laps.tracks.ports import OutStream
-    from laps.tracks.track import LiveTrack
+    from laps.tracks.track import Track
+    from laps.tracks.upstream_fetch import UpstreamFetch
     from laps.wire.moqt.dialect import Dialect
-    from laps.wire.moqt.messages import Message
-    from laps.wire.moqt.objects import Object
+    from laps.wire.moqt.messages import Fetch, Message
 
 
-# So many objects are taken out of a group at once,
+# Objects that are taken out of a group at once.
 SOME: Final = 1000
-# and so much is written at once: a call for each object takes longer than all the rest.
+# What is written at once: a call for each object takes longer than all the rest.
 PORTION_BYTES: Final = 16 * 1024
 
 
 class Asker(Protocol):
-    """Who asks for a range: a client, or another relay for its own."""
+    """Whoever asks for a range: a client, or another relay for its own."""
 
-    serving: dict[int, FetchServing]
+    serving: dict[int, Serving]
 
     @property
     def dialect(self) -> Dialect:
@@ -66,28 +59,17 @@ class Asker(Protocol):
     def has_room(self) -> bool:
         """Whether little waits to be sent to it."""
 
-    def answer(self, message: Message) -> None:
+    def answer(self, message: Message, now: float) -> None:
         """Answer its request."""
 
-    def refuse(self, request_id: int, code: int, reason: str) -> None:
+    def refuse(self, request_id: int, code: int, reason: str, now: float) -> None:
         """Answer its request with an error."""
 
-    def open_fetch(self, track: LiveTrack, rank: Rank) -> OutStream:
+    def open_fetch(self, track: Track, rank: Rank) -> OutStream:
         """A stream for what it asked for."""
 
-
-@dataclass(slots=True)
-class FetchCounters:
-    """How fetches went, for the operator."""
-
-    served: int = 0
-    from_cache: int = 0
-    "Without asking anybody."
-    errands: int = 0
-    "Ranges asked of a publisher or another relay."
-    shared: int = 0
-    "Who waited for a range that somebody else had asked for."
-    failed: int = 0
+    def fetch_served(self, request_id: int) -> None:
+        """Its request has come to an end."""
 
 
 class FetchServing:
@@ -97,7 +79,7 @@ class FetchServing:
         self,
         fetches: Fetches,
         asker: Asker,
-        track: LiveTrack,
+        track: Track,
         request_id: int,
         start: Location,
         end: Location,
@@ -127,14 +109,16 @@ class FetchServing:
         self._upto: Location | None = None
         "The largest there was when it was asked for."
 
-    def resume(self, errand: Errand, now: float, *, well: bool) -> None:
-        """What was missing has come, or will not."""
-        if well:
-            self._answered = errand.answered()
-        self._brought = errand.objects
-        self.begin(now)
+    def fetched(self, fetch: UpstreamFetch, now: float, *, ok: bool) -> None:
+        """As `FetchWaiter.fetched`."""
+        if self._over:
+            return
+        if ok:
+            self._answered = fetch.answered()
+        self._brought = fetch.objects
+        self.resume(now)
 
-    def begin(self, now: float) -> None:
+    def resume(self, now: float) -> None:
         """Answer, or find out what is needed for that."""
         if self._over:
             return
@@ -144,23 +128,25 @@ class FetchServing:
         self._upto = self._upto or largest
         if self._waits():
             return
-        if not self._tried and (span := self._missing(largest)) is not None:
+        if not self._tried and (span := self._missing(largest, now)) is not None:
             self._tried = True
-            if self._fetches.errands.send(self, *span, now):
+            if self._fetches.upstream.send(self, self.track, *span, now):
                 return
             self._alone = True
         elif not self._tried:
             self._fetches.counters.from_cache += 1
         largest = cached.largest()
         if largest is None:
-            self.fail(RequestCode.DOES_NOT_EXIST, "no object of this track is known")
+            self.fail(RequestCode.DOES_NOT_EXIST, "no object of this track is known", now)
         elif self.start > largest:
             reason = f"the track has come to group {largest.group}, object {largest.object}"
-            self.fail(RequestCode.INVALID_RANGE, reason)
-        elif self._asker.dialect is not DRAFT16 and self._gaps(self.start, self._last(largest)):
+            self.fail(RequestCode.INVALID_RANGE, reason, now)
+        elif self._asker.dialect is not DRAFT16 and self._gaps(
+            self.start, self._last(largest), now
+        ):
             # What draft 14 leaves out does not exist, and that is more than is known.
             reason = "part of the range is not known here, and its publisher does not say"
-            self.fail(RequestCode.INTERNAL_ERROR, reason)
+            self.fail(RequestCode.INTERNAL_ERROR, reason, now)
         else:
             self._answer(largest, now)
 
@@ -173,15 +159,15 @@ class FetchServing:
             for stream in group.streams if self.start.group <= group_id <= last.group else ():
                 under_way = stream.under_way()
                 if under_way is not None and self.start <= Location(group_id, under_way) <= last:
-                    stream.waiting.append(lambda: self.begin(cached.cache.now))
+                    stream.waiting.append(self)
                     return True
         return False
 
     def _last(self, largest: Location) -> Location:
         return min(last_of(self.end), largest)
 
-    def _gaps(self, start: Location, last: Location) -> list[Range]:
-        gaps = self._unanswered(Known(self.track).gaps(start, last))
+    def _gaps(self, start: Location, last: Location, now: float) -> list[Range]:
+        gaps = self._unanswered(Known(self.track.cached).gaps(start, last, now))
         for group_id, objects in self._brought.items() if gaps else ():
             for object_id in objects:
                 place = Location(group_id, object_id)
@@ -189,23 +175,23 @@ class FetchServing:
         return gaps
 
     def _unanswered(self, gaps: list[Range]) -> list[Range]:
-        past = self.track.cached.past
+        history = self.track.cached.history
         if self._alone:
-            return past.unknown(gaps, self.track.cached.groups)
+            return history.unknown(gaps, self.track.cached.groups)
         # Who was asked may have come after what was here, and know nothing of it.
-        lost = past.lost(gaps, self._brought) if self._answered else []
+        lost = history.lost(gaps, self._brought) if self._answered else []
         for known in self._answered:
             gaps = without(gaps, known)
         for gap in gaps:
             lost = without(lost, gap)
         return sorted(gaps + lost)
 
-    def _missing(self, largest: Location | None) -> tuple[Location, Location] | None:
+    def _missing(self, largest: Location | None, now: float) -> tuple[Location, Location] | None:
         """The part of the range that has to be asked for; None if all of it is known."""
-        live = self._fetches.follows(self.track)
+        live = _follows(self.track)
         if largest is None or (not live and last_of(self.end) > largest):
             return self.start, self.end
-        spans = self._gaps(self.start, self._last(largest))
+        spans = self._gaps(self.start, self._last(largest), now)
         if not spans:
             return None
         return spans[0][0], behind(spans[-1][1])
@@ -213,16 +199,16 @@ class FetchServing:
     def _answer(self, largest: Location, now: float) -> None:
         last = last_of(self.end)
         end = self.end
-        ended = self.track.ended_at()
+        ended = self.track.ended_at(now)
         if last > largest:
             end = Location(largest.group, largest.object + 1)
         at_end = ended is not None and last >= largest
         self._fetches.counters.served += 1
         properties = self.track.properties
-        self._asker.answer(FetchOk(self._request_id, end, at_end, self._order, properties))
+        self._asker.answer(FetchOk(self._request_id, end, at_end, self._order, properties), now)
         self._out = self._asker.open_fetch(self.track, (self._priority, 0, 0, 0))
-        self._out.write(encode_fetch_header(FetchHeader(self._request_id)))
-        self._items = self._collect(self.start, min(last, largest))
+        self._out.write(encode_fetch_header(FetchHeader(self._request_id)), now)
+        self._items = self._collect(self.start, min(last, largest), now)
         self.pump(now)
 
     def pump(self, now: float) -> None:
@@ -231,25 +217,30 @@ class FetchServing:
         if out is None or self._items is None or self._over:
             return
         while not out.over and asker.has_room:
-            data, is_all = self._portion(self._items)
+            data, is_all = self._portion(self._items, now)
             if data:
-                out.write(data)
+                out.write(data, now)
             if is_all is not None:
                 self._end()
                 if is_all:
-                    out.finish()
+                    out.finish(b"", now)
                 else:
-                    out.reset(ResetCode.INTERNAL_ERROR)
+                    out.reset(ResetCode.INTERNAL_ERROR, now)
                 return
         if out.over:
             self._end()
 
-    def _portion(self, items: Iterator[Object | EndOfRange]) -> tuple[bytes, bool | None]:
+    def _portion(
+        self, items: Iterator[Object | EndOfRange], now: float
+    ) -> tuple[bytes, bool | None]:
         """What is written next; whether that is all, if it is the last: or else nothing follows."""
         dialect, encode = self._asker.dialect, self._writer.encode
         written: list[bytes] = []
         size = 0
         for item in items:
+            if isinstance(item, Object) and item.datagram and self._is_expired(item, now):
+                # Of no use since it was found: whether it was there is not said.
+                item = EndOfRange(item.group, item.object_id, unknown=True)
             if dialect is DRAFT16:
                 data = encode(item)
             elif isinstance(item, EndOfRange):
@@ -264,37 +255,39 @@ class FetchServing:
                 return b"".join(written), None
         return b"".join(written), True
 
-    def fail(self, code: RequestCode, reason: str) -> None:
+    def _is_expired(self, item: Object, now: float) -> bool:
+        group = self.track.cached.groups.get(item.group)
+        until = None if group is None else group.until.get(item.object_id)
+        return until is not None and until < now
+
+    def fail(self, code: RequestCode, reason: str, now: float) -> None:
         """There is nothing to send."""
         self._fetches.counters.failed += 1
-        self._asker.refuse(self._request_id, code, reason)
+        self._asker.refuse(self._request_id, code, reason, now)
         self._end()
 
-    def cancel(self) -> None:
-        """It is no longer wanted."""
+    def cancel(self, now: float) -> None:
+        """As `Serving.cancel`."""
         self._end()
         if self._out is not None and not self._out.over:
-            self._out.reset(ResetCode.CANCELLED)
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing is left to do."""
-        return self._over
+            self._out.reset(ResetCode.CANCELLED, now)
 
     def _end(self) -> None:
         self._over = True
         self._asker.serving.pop(self._request_id, None)
-        self._fetches.served(self._asker, self._request_id)
+        self._asker.fetch_served(self._request_id)
 
-    def _collect(self, start: Location, last: Location) -> Iterator[Object | EndOfRange]:
+    def _collect(
+        self, start: Location, last: Location, now: float
+    ) -> Iterator[Object | EndOfRange]:
         """The objects of a range, group by group; gaps that nobody knows about are marked."""
         cached = self.track.cached
-        oldest = cached.oldest()
+        oldest = cached.oldest(now)
         for first, upto in self._parts(start, last):
             # Looked at group by group: what was there may be gone when a slow reader comes to it.
-            gaps = [] if self._descending else self._gaps(first, upto)
+            gaps = [] if self._descending else self._gaps(first, upto, now)
             begin = first.object if first.group == upto.group else 0
-            for item in self._objects(upto.group, begin, upto.object, oldest):
+            for item in self._objects(upto.group, begin, upto.object, oldest, now):
                 while gaps and gaps[0][1] < (item.group, item.object_id):
                     _, unknown = gaps.pop(0)
                     yield EndOfRange(*unknown, unknown=True)
@@ -303,22 +296,22 @@ class FetchServing:
                 yield EndOfRange(*unknown, unknown=True)
 
     def _objects(
-        self, group_id: int, first: int, last: int, oldest: float
+        self, group_id: int, first: int, last: int, oldest: float, now: float
     ) -> Iterator[Object | EndOfRange]:
         """The objects of a group that are here, or were brought."""
         group, brought = self.track.cached.groups.get(group_id), self._brought.get(group_id)
         if group is None or brought:
-            here = {} if group is None else group.objects(oldest, first, last)
+            here = {} if group is None else group.objects(now, oldest, first, last)
             objects = {**brought, **here} if brought else here
             for object_id in sorted(objects):
                 if first <= object_id <= last:
                     yield objects[object_id]
             return
         # Some at a time: a group may be long, and a reader slow.
-        for low, high in group.ids(oldest):
+        for low, high in group.ids(now, oldest):
             for begin in range(max(low, first), min(high, last + 1), SOME):
                 end = min(begin + SOME, high, last + 1)
-                objects = group.objects(oldest, begin, end - 1)
+                objects = group.objects(now, oldest, begin, end - 1)
                 for object_id in range(begin, end):
                     # What has been let go meanwhile is not said not to be there.
                     yield objects.get(object_id) or EndOfRange(group_id, object_id, unknown=True)
@@ -343,50 +336,14 @@ class FetchServing:
 class Fetches:
     """The FETCHes that a relay is asked to answer."""
 
-    def __init__(self, edge: Edge) -> None:
-        self.counters = FetchCounters()
-        self.errands = Errands(edge, self.counters)
-        self._edge = edge
-
-    # -- asked of us -------------------------------------------------------------------------------
-
-    def serve(self, client: MoqtClient, message: Fetch, now: float) -> None:
-        """A client asks for a range."""
-        wanted, request_id = message.range, message.request_id
-        if isinstance(wanted, StandaloneFetch):
-            track = self._edge.track(wanted.track)
-            self.begin(client, track, message, wanted.start, wanted.end, now)
-            return
-        delivery = client.by_request.get(wanted.joining_id)
-        if delivery is None:
-            reason = f"request {wanted.joining_id} is no subscription of this session"
-            client.refuse(request_id, RequestCode.INVALID_JOINING_REQUEST_ID, reason)
-            return
-        if delivery.filter.type is not FilterType.LARGEST_OBJECT:
-            raise MoqtViolation(
-                SessionCode.PROTOCOL_VIOLATION,
-                "a joining FETCH goes with a subscription from the largest object on",
-            )
-
-        def join(now: float) -> None:
-            if request_id not in client.session.incoming:
-                return  # it has been cancelled
-            largest = delivery.largest
-            if not delivery.established or largest is None:
-                reason = "nothing of the track came before the subscription"
-                client.refuse(request_id, RequestCode.INVALID_RANGE, reason)
-                return
-            assert isinstance(wanted, JoiningFetch)  # noqa: S101 - the other kind is done above
-            group = max(0, largest.group - wanted.start) if wanted.relative else wanted.start
-            end = Location(largest.group, largest.object + 1)
-            self.begin(client, delivery.track, message, Location(group, 0), end, now)
-
-        delivery.when_established(join, now)
+    def __init__(self, upstream: UpstreamFetches) -> None:
+        self.counters = upstream.counters
+        self.upstream = upstream
 
     def begin(
         self,
         asker: Asker,
-        track: LiveTrack,
+        track: Track,
         message: Fetch,
         start: Location,
         end: Location,
@@ -394,22 +351,17 @@ class Fetches:
     ) -> None:
         """Answer with a range of a track."""
         if last_of(end) < start:
-            reason = f"the range ends at {end.group}, {end.object}, ahead of its beginning"
-            asker.refuse(message.request_id, RequestCode.INVALID_RANGE, reason)
+            reason = f"the range ends at {end.group}, {end.object}, before its beginning"
+            asker.refuse(message.request_id, RequestCode.INVALID_RANGE, reason, now)
             return
         FetchServing(
             self, asker, track, message.request_id, start, end, message.order, message.priority
-        ).begin(now)
+        ).resume(now)
 
-    def served(self, asker: Asker, request_id: int) -> None:
-        """A FETCH is over."""
-        session = getattr(asker, "session", None)
-        if session is not None:
-            session.finish(request_id)
 
-    def follows(self, track: LiveTrack) -> bool:
-        """Whether we hear of every new object of a track."""
-        sources = self._edge.sources(track)
-        if any(source.established for source in sources.values()):
-            return True
-        return any(subscriber.established for subscriber in track.subscribers.values())
+def _follows(track: Track) -> bool:
+    """Whether we hear of every new object of a track."""
+    if any(publication.is_established for publication in track.answering):
+        return True
+    established = SubscriptionState.ESTABLISHED
+    return any(subscriber.state is established for subscriber in track.subscribers.values())

@@ -12,6 +12,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from laps.types import track_alias
 from laps.wire.buffer import Incomplete, decode_varint
 from laps.wire.moqt.codes import ResetCode
 from laps.wire.moqt.data import (
@@ -24,79 +25,24 @@ from laps.wire.moqt.data import (
     realias_datagram,
 )
 from laps.wire.moqt.dialect import DRAFT16
-from laps.wire.moqt.messages import DEFAULT_PRIORITY
 from laps.wire.moqt.translate import StreamTranslator, needs_translation, translate_datagram
 
 if TYPE_CHECKING:
-    from laps.edge.moqt import MoqtClient
-    from laps.tracks.track import LiveTrack
-    from laps.types import AnnounceInfo, Location
-    from laps.wire.moqt.messages import PublishDone, RequestError
-
+    from laps.edge.client import EdgeClient
+    from laps.edge.edge import Edge
+    from laps.edge.moqt_publications import MoqtPublications
+    from laps.sessions.moqt import MoqtSession
+    from laps.tracks.publication import Publication
 
 # As many as a frame of video, or a second of audio, is cut into.
 EARLY_DATAGRAMS: Final = 64
 
 
 @dataclass(slots=True)
-class ClientCounters:
-    """What clients did that came to nothing, for the operator."""
-
-    unknown_streams: int = 0
-    "Data streams for an alias that nobody explained in time."
-    unknown_datagrams: int = 0
-    refused_requests: int = 0
-    violations: int = 0
-    "Sessions that were closed because of what the client did."
-    malformed_streams: int = 0
-    broken_streams: int = 0
-    "Streams that ended in the middle of an object."
-
-
-@dataclass(slots=True, eq=False)
-class Source:
-    """A track that a client publishes to us, by its PUBLISH or by our SUBSCRIBE."""
-
-    track: LiveTrack
-    request_id: int
-    published: bool
-    "By PUBLISH: it sends without being asked."
-    alias: int | None = None
-    answered: bool = False
-    refused: RequestError | None = None
-    streams: int = 0
-    "How many it has opened,"
-    open: int = 0
-    "and how many of them are."
-    done: PublishDone | None = None
-    priority: int = DEFAULT_PRIORITY
-    ttl_us: int = 0
-    lazy: bool = False
-    "It sends by PUBLISH, and only while it is told to."
-    forward: bool = True
-    "Whether it is."
-    kept: AnnounceInfo | None = None
-    "What stands for it in the relay's tables, now that its namespace is done."
-    new_group: tuple[int, int] | None = None
-    "The last new group we asked for, and the largest there was then."
-
-    @property
-    def established(self) -> bool:
-        """Whether objects may come."""
-        return self.answered and self.refused is None and self.done is None
-
-    def new_group_wanted(self, value: int, largest: Location | None) -> bool:
-        """Whether to ask for a new group: not again before there is one."""
-        at = -1 if largest is None else largest.group
-        asked, self.new_group = self.new_group, (value, at)
-        return asked is None or asked[0] < value or asked[1] < at
-
-
-@dataclass(slots=True)
 class _Inflow:
     """A stream of objects on its way in."""
 
-    source: Source
+    publication: Publication
     priority: int
     translator: StreamTranslator | None
 
@@ -114,9 +60,17 @@ class _Held:
 class Inflows:
     """The streams that one client writes."""
 
-    def __init__(self, client: MoqtClient) -> None:
+    def __init__(
+        self,
+        edge: Edge,
+        client: EdgeClient,
+        session: MoqtSession,
+        publications: MoqtPublications,
+    ) -> None:
+        self._edge = edge
         self._client = client
-        self._edge = client.edge
+        self._session = session
+        self._publications = publications
         self._inflows: dict[int, _Inflow] = {}
         self._early: deque[tuple[float, int, bytes]] = deque(maxlen=EARLY_DATAGRAMS)
         "Datagrams for aliases that are not known, the oldest first."
@@ -147,35 +101,38 @@ class Inflows:
         inflow = self._inflows.pop(stream_id, None)
         if inflow is not None:
             self._edge.relay.publish_reset(self._client, stream_id, code, now)
-            self._stream_over(inflow.source, now)
+            self._publications.stream_closed(inflow.publication, now)
         elif (request_id := self._fetching.pop(stream_id, None)) is not None:
-            self._edge.fetches.errands.reset(self._client, request_id, now)
+            self._edge.upstream.refused(self._client, request_id, now)
 
     def datagram(self, data: bytes, now: float) -> None:
         """An object in a datagram."""
-        dialect = self._client.session.dialect
-        if not self._client.session.ready:
+        dialect = self._session.dialect
+        if not self._session.ready:
             self._edge.counters.unknown_datagrams += 1
             return
         item = decode_datagram(data, dialect)
-        source = self._source_of(item.alias)
-        if source is None:
+        publication = self._publications.of_alias(item.alias)
+        if publication is None:
             # It may have overtaken the message that explains its alias.
             self._edge.counters.unknown_datagrams += len(self._early) == EARLY_DATAGRAMS
             self._early.append((now, item.alias, data))
-            self._edge.holding.add(self._client)
+            self._edge.context.holding.add(self._client)
             return
-        track = source.track
+        track = self._edge.relay.tracks.get(publication.key)
+        if track is None:
+            return
         translated: bytes | None
+        own = publication.priority
         if dialect is DRAFT16 and item.priority is not None:
             translated = realias_datagram(data, track.alias)
         elif dialect is DRAFT16:
-            item.alias, item.priority = track.alias, source.priority
+            item.alias, item.priority = track.alias, own
             translated = encode_datagram(item, DRAFT16)
         else:
-            translated = translate_datagram(data, dialect, DRAFT16, track.alias, source.priority)
+            translated = translate_datagram(data, dialect, DRAFT16, track.alias, own)
         if translated is not None:
-            priority = source.priority if item.priority is None else item.priority
+            priority = own if item.priority is None else item.priority
             self._edge.relay.publish_datagram(self._client, track.hash, translated, priority, now)
 
     def expire(self, now: float) -> None:
@@ -193,20 +150,16 @@ class Inflows:
         """Whether anything waits for an explanation."""
         return bool(self._held or self._early)
 
-    def _source_of(self, alias: int) -> Source | None:
-        request_id = self._client.session.aliases.get(alias)
-        return None if request_id is None else self._client.sources.get(request_id)
-
     def _begin(self, stream_id: int, data: bytes, fin: bool, now: float) -> None:
         held = self._held.get(stream_id)
         if held is not None:
             data = held.data + data
             fin = fin or held.fin
-        if not self._client.session.ready:
+        if not self._session.ready:
             self._hold(stream_id, data, fin, None, now)
             return
         try:
-            header, length = decode_stream_header(data, self._client.session.dialect)
+            header, length = decode_stream_header(data, self._session.dialect)
             if isinstance(header, SubgroupHeader) and header.subgroup is None:
                 # The first object names the subgroup, and may be one that draft 16 leaves out.
                 header.subgroup, _ = decode_varint(data, length)
@@ -222,16 +175,16 @@ class Inflows:
             self._fetching[stream_id] = header.request_id
             self._fetched(stream_id, data[length:], fin, now)
             return
-        source = self._source_of(header.alias)
-        if source is None:
+        publication = self._publications.of_alias(header.alias)
+        if publication is None:
             self._hold(stream_id, data, fin, header.alias, now)
             return
         self._drop_held(stream_id)
-        self._begin_of(source, stream_id, header, data[length:], fin, now)
+        self._begin_of(publication, stream_id, header, data[length:], fin, now)
 
     def _begin_of(
         self,
-        source: Source,
+        publication: Publication,
         stream_id: int,
         header: SubgroupHeader,
         data: bytes | memoryview,
@@ -239,16 +192,15 @@ class Inflows:
         now: float,
     ) -> None:
         """A stream of a known track: from here on it is draft 16's, under the track's own alias."""
-        source.streams += 1
-        source.open += 1
-        dialect = self._client.session.dialect
-        header.alias = source.track.alias
+        self._publications.stream_opened(publication)
+        dialect = self._session.dialect
+        header.alias = track_alias(publication.key)
         if header.priority is None:
-            header.priority = source.priority
+            header.priority = publication.priority
         translator = None
         if needs_translation(dialect, DRAFT16, header.has_extensions):
             translator = StreamTranslator(dialect, DRAFT16, header.has_extensions)
-        inflow = self._inflows[stream_id] = _Inflow(source, header.priority, translator)
+        inflow = self._inflows[stream_id] = _Inflow(publication, header.priority, translator)
         if translator is not None:
             data = translator.feed(data)
         data = encode_subgroup_header(header, DRAFT16) + bytes(data)
@@ -264,34 +216,26 @@ class Inflows:
     def _pass(
         self, stream_id: int, inflow: _Inflow, data: bytes | memoryview, fin: bool, now: float
     ) -> None:
-        source = inflow.source
+        publication = inflow.publication
         self._edge.relay.publish(
             self._client,
-            source.track.hash,
+            publication.hash,
             stream_id,
             data,
             fin,
             inflow.priority,
-            source.ttl_us,
+            publication.ttl_us,
             now,
         )
         if fin:
             del self._inflows[stream_id]
-            self._stream_over(source, now)
-
-    def _stream_over(self, source: Source, now: float) -> None:
-        source.open -= 1
-        if source.done is not None:
-            self._client.maybe_over(source, now)
+            self._publications.stream_closed(publication, now)
 
     def _fetched(self, stream_id: int, data: bytes, fin: bool, now: float) -> None:
         request_id = self._fetching[stream_id]
         if fin:
             del self._fetching[stream_id]
-        if (
-            not self._edge.fetches.errands.receive(self._client, request_id, data, fin, now)
-            and not fin
-        ):
+        if not self._edge.upstream.receive(self._client, request_id, data, fin=fin) and not fin:
             del self._fetching[stream_id]
             self._stop(stream_id)
 
@@ -299,7 +243,7 @@ class Inflows:
         held = self._held.get(stream_id)
         if held is None:
             held = self._held[stream_id] = _Held(now)
-            self._edge.holding.add(self._client)
+            self._edge.context.holding.add(self._client)
         self._held_bytes += len(data) - len(held.data)
         held.data, held.fin, held.alias = data, fin, alias
         if self._held_bytes > self._edge.settings.hold_bytes:

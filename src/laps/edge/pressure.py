@@ -13,13 +13,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from laps.edge.client import EdgeClient
+from laps.routing.forwarding import FromClient
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from laps.edge.client import AnyClient
-    from laps.edge.edge import Edge
+    from laps.edge.context import Context
     from laps.tracks.ports import Pressed
-    from laps.tracks.track import LiveTrack
+    from laps.tracks.track import Track
 
 # A publisher waits this long, and again as long as meanwhile at least one of the connections has
 # sent so much: 8 Mbit/s, which is little for a relay and a lot for a subscriber that is too slow.
@@ -30,36 +32,36 @@ MOVING_BYTES: Final = 512 * 1024
 class Pressure:
     """Which publishers wait."""
 
-    def __init__(self, edge: Edge) -> None:
-        self._edge = edge
-        self.paused: dict[AnyClient, float] = {}
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.paused: dict[EdgeClient, float] = {}
         "And since when."
-        self._impatient: set[AnyClient] = set()
-        "Those that waited in vain: they go on until somebody keeps up again."
+        self._impatient: set[EdgeClient] = set()
+        "Those that waited for nothing: they go on until somebody keeps up again."
         self.pauses = 0
 
-    def changed(self, client: AnyClient, now: float) -> None:
+    def changed(self, client: EdgeClient, now: float) -> None:
         """A connection is pressed, or no longer."""
         publishers = {
             publisher: None
-            for delivery in client.subscriptions.values()
-            for publisher in self._edge.sources(delivery.track)
+            for subscription in client.subscriptions.values()
+            for publisher in _publishers(subscription.track)
         }
         for publisher in publishers:
             self.review(publisher, now)
 
-    def changed_track(self, track: LiveTrack, now: float) -> None:
+    def changed_track(self, track: Track, now: float) -> None:
         """A track goes to somebody else, or to somebody no longer."""
-        for publisher in [p for p in self._edge.sources(track) if p in self.paused]:
+        for publisher in [it for it in _publishers(track) if it in self.paused]:
             self.review(publisher, now)
 
     def changed_link(self, now: float) -> None:
         """The connection to a peer is pressed, or no longer."""
-        for publisher in list(self._edge.clients):
-            if publisher.sources:
+        for publisher in list(self._context.clients):
+            if publisher.publications:
                 self.review(publisher, now)
 
-    def review(self, publisher: AnyClient, now: float) -> None:
+    def review(self, publisher: EdgeClient, now: float) -> None:
         """Let a publisher wait, or go on."""
         pressed = self._is_pressed(publisher)
         if not pressed:
@@ -72,12 +74,12 @@ class Pressure:
         elif self.paused.pop(publisher, None) is not None:
             publisher.link.resume()
 
-    def forget(self, publisher: AnyClient) -> None:
+    def forget(self, publisher: EdgeClient) -> None:
         """A publisher is gone."""
         self.paused.pop(publisher, None)
         self._impatient.discard(publisher)
 
-    def _wait(self, publisher: AnyClient, now: float) -> None:
+    def _wait(self, publisher: EdgeClient, now: float) -> None:
         self.paused[publisher] = now
         sent = {link: link.sent_bytes for link in self._sinks(publisher)}
 
@@ -91,13 +93,22 @@ class Pressure:
             del self.paused[publisher]
             publisher.link.resume()
 
-        self._edge.at(now + PATIENCE_S, waited)
+        self._context.at(now + PATIENCE_S, waited)
 
-    def _sinks(self, publisher: AnyClient) -> Iterator[Pressed]:
-        for source in publisher.sources.values():
-            yield from self._edge.sinks(publisher, source.track)
+    def _sinks(self, publisher: EdgeClient) -> Iterator[Pressed]:
+        """The connections that a publisher's tracks go out by."""
+        relay = self._context.relay
+        for publication in publisher.publications.values():
+            track = relay.tracks.get(publication.key)
+            for client in () if track is None else track.subscribers:
+                if isinstance(client, EdgeClient):
+                    yield client
+            flow = relay.fib.get(FromClient(publisher, publication.key))
+            for link_id, _ in [] if flow is None else flow.current():
+                if (link := relay.links.links.get(link_id)) is not None:
+                    yield link
 
-    def _is_pressed(self, publisher: AnyClient) -> bool:
+    def _is_pressed(self, publisher: EdgeClient) -> bool:
         """Whether all that its tracks go to is pressed, and there is something."""
         any_sink = False
         for link in self._sinks(publisher):
@@ -105,3 +116,8 @@ class Pressure:
                 return False
             any_sink = True
         return any_sink
+
+
+def _publishers(track: Track) -> list[EdgeClient]:
+    found = (publication.publisher for publication in track.answering)
+    return [publisher for publisher in found if isinstance(publisher, EdgeClient)]

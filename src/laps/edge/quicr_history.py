@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from laps.wire.moqt.data import decode_stream_header
 from laps.wire.moqt.dialect import DRAFT16
@@ -11,23 +11,42 @@ from laps.wire.quicr.carried import quicr_priority
 from laps.wire.quicr.messages import Fragment, Terms
 
 if TYPE_CHECKING:
-    from laps.edge.fetching import FetchServing
-    from laps.edge.moqt_subscription import Rank
-    from laps.edge.quicr_subscription import QuicrDelivery
+    from laps.edge.client import Rank, Serving
     from laps.tracks.ports import OutStream
-    from laps.tracks.track import LiveTrack
+    from laps.tracks.track import Track
     from laps.wire.moqt.dialect import Dialect
     from laps.wire.moqt.messages import Message
 
 
-class History:
+class HistoryReader(Protocol):
+    """The subscription that what came before is for."""
+
+    request_id: int
+
+    @property
+    def has_room(self) -> bool:
+        """Whether little waits to be sent."""
+
+    def bring(self, fragment: Fragment, terms: Terms, now: float) -> None:
+        """An object of the time before."""
+
+    def status(self, group: int, object_id: int, status: int) -> None:
+        """An object that says something of its group, and is none."""
+
+    def pump(self, now: float) -> None:
+        """Send what may be sent, as far as there is room."""
+
+    def history_closed(self, now: float) -> None:
+        """What came before has been brought, as far as it could be."""
+
+
+class QuicrHistory:
     """Asks for what came before a subscription: an `Asker` for `Fetches`, and its stream."""
 
-    over = False
-
-    def __init__(self, delivery: QuicrDelivery, serving: dict[int, FetchServing]) -> None:
+    def __init__(self, reader: HistoryReader, serving: dict[int, Serving]) -> None:
+        self.over = False
         self.serving = serving
-        self._delivery = delivery
+        self._reader = reader
         self._items = FetchReader(DRAFT16)
         self._head: bytes | None = b""
 
@@ -41,29 +60,32 @@ class History:
     @property
     def has_room(self) -> bool:
         """As `Asker`."""
-        return self._delivery.has_room
+        return self._reader.has_room
 
-    def answer(self, message: Message) -> None:
-        """As `Asker`."""
+    def answer(self, message: Message, now: float) -> None:
+        """As `Asker.answer`: what follows it is what counts."""
 
-    def refuse(self, request_id: int, code: int, reason: str) -> None:
-        """As `Asker`: there is nothing of it."""
-        self._end()
+    def refuse(self, request_id: int, code: int, reason: str, now: float) -> None:
+        """As `Asker.refuse`: there is nothing of it."""
+        self._close(now)
 
-    def open_fetch(self, track: LiveTrack, rank: Rank) -> OutStream:
-        """As `Asker`."""
+    def open_fetch(self, track: Track, rank: Rank) -> OutStream:
+        """As `Asker.open_fetch`."""
         return self
 
-    def cancel(self) -> None:
+    def fetch_served(self, request_id: int) -> None:
+        """As `Asker.fetch_served`: the end of the stream says so."""
+
+    def cancel(self, now: float) -> None:
         """Nobody wants it any more."""
         self.over = True
-        serving = self.serving.get(self._delivery.request_id)
+        serving = self.serving.get(self._reader.request_id)
         if serving is not None:
-            serving.cancel()
+            serving.cancel(now)
 
     # -- as `OutStream` ----------------------------------------------------------------------------
 
-    def write(self, data: bytes | memoryview) -> bool:
+    def write(self, data: bytes | memoryview, now: float) -> bool:
         """As `OutStream`."""
         if self.over:
             return False
@@ -71,30 +93,30 @@ class History:
             self._head += bytes(data)
             _, length = decode_stream_header(self._head, DRAFT16)
             data, self._head = self._head[length:], None
-        delivery = self._delivery
+        reader = self._reader
         for item in self._items.feed(data):
             if isinstance(item, EndOfRange):
                 continue
             if item.status:
-                delivery.status(item.group, item.object_id, item.status)
+                reader.status(item.group, item.object_id, item.status)
             else:
                 fragment = Fragment(item.group, item.object_id, 0, item.payload, True)
-                delivery.bring(fragment, Terms(priority=quicr_priority(item.priority)))
-        delivery.pump()
+                reader.bring(fragment, Terms(priority=quicr_priority(item.priority)), now)
+        reader.pump(now)
         return True
 
-    def finish(self, data: bytes | memoryview = b"") -> bool:
+    def finish(self, data: bytes | memoryview, now: float) -> bool:
         """As `OutStream`."""
         if data:
-            self.write(data)
-        self._end()
+            self.write(data, now)
+        self._close(now)
         return True
 
-    def reset(self, code: int) -> None:
+    def reset(self, code: int, now: float) -> None:
         """As `OutStream`."""
-        self._end()
+        self._close(now)
 
-    def _end(self) -> None:
+    def _close(self, now: float) -> None:
         if not self.over:
             self.over = True
-            self._delivery.history_over()
+            self._reader.history_closed(now)

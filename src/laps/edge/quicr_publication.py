@@ -9,6 +9,7 @@ at once.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from laps.types import Location
@@ -21,9 +22,11 @@ from laps.wire.quicr.fragments import MAX_OBJECT_BYTES, recut
 from laps.wire.quicr.messages import DEFAULT_PRIORITY
 
 if TYPE_CHECKING:
-    from laps.edge.moqt_publishing import Source
-    from laps.edge.quicr import QuicrClient
+    from laps.relay.relay import Relay
     from laps.sessions.quicr import ControlStream
+    from laps.tracks.ports import Client
+    from laps.tracks.publication import Publication
+    from laps.tracks.track import Track
     from laps.wire.quicr.messages import Fragment, Terms
 
 # A stream says nothing of priorities.
@@ -34,24 +37,43 @@ PRIORITY: Final = moqt_priority(DEFAULT_PRIORITY)
 MAX_PARTS_BYTES: Final = 2 * MAX_OBJECT_BYTES
 
 
-class Posting:
+@dataclass(slots=True)
+class PartialObjects:
+    """What a client has begun on its streams, and has not finished."""
+
+    size: int = 0
+
+
+class QuicrPublication:
     """A track that a client publishes, on one control stream."""
 
-    def __init__(self, client: QuicrClient, stream: ControlStream, source: Source) -> None:
+    def __init__(
+        self,
+        relay: Relay,
+        client: Client,
+        stream: ControlStream,
+        track: Track,
+        publication: Publication,
+        partial: PartialObjects,
+    ) -> None:
+        """`partial` is of all that the client publishes."""
         self.stream = stream
-        self.source = source
+        self.publication = publication
         self.datagram_stream_id: int | None = None
+        self._relay = relay
         self._client = client
+        self._track = track
+        self._partial = partial
         self._parts: list[bytes] = []
         self._size = 0
         self._group: int | None = None
-        "The group whose stream is open,"
+        "The group whose stream is open."
         self._last_id = -1
-        "and the last object on it."
+        "The last object on it."
         self._streams = 0
         self._said = False
         "It has said where it begins, or has begun."
-        self._before = source.track.largest()
+        self._before = track.largest()
         "What was here of the track: a publisher that is back may send some of it again."
         self._seen: tuple[int, dict[int, bytes]] | None = None
         "What was here of a group."
@@ -79,31 +101,31 @@ class Posting:
         if not self._said and self._before is not None and self._before.group:
             self._before = None  # it begins anew, as who goes on would have said where
         self._said = True
-        if not self._is_known(place, 0, payload, last=True):
+        if not self._is_known(place, 0, payload, now, last=True):
             self._publish(place, payload, now)
 
     def _hold(self, part: bytes) -> None:
         self._parts.append(part)
         self._size += len(part)
-        self._client.part_bytes += len(part)
-        if self._client.part_bytes > MAX_PARTS_BYTES:
+        self._partial.size += len(part)
+        if self._partial.size > MAX_PARTS_BYTES:
             problem = f"more than {MAX_PARTS_BYTES} bytes of objects that are not whole"
             raise QuicrViolation(QuicrCode.TOO_LARGE, problem)
 
     def _drop_parts(self) -> None:
-        self._client.part_bytes -= self._size
+        self._partial.size -= self._size
         self._parts.clear()
         self._size = 0
 
     def _is_known(
-        self, place: Location, offset: int, data: bytes | memoryview, *, last: bool
+        self, place: Location, offset: int, data: bytes | memoryview, now: float, *, last: bool
     ) -> bool:
         """Whether an object was here before this publisher was; or another one in its place."""
         if self._before is None or place > self._before:
             return False
         if self._seen is None or self._seen[0] != place.group:
-            group = self.source.track.cached.groups.get(place.group)
-            objects = {} if group is None else group.objects()
+            group = self._track.cached.groups.get(place.group)
+            objects = {} if group is None else group.objects(now)
             self._seen = place.group, {key: item.payload for key, item in objects.items()}
         before = self._seen[1].get(place.object)
         if before is None:
@@ -112,7 +134,7 @@ class Posting:
         if before[offset:end] != data or last != (end == len(before)):
             self._before = None  # it does not go on: it has begun anew, with the same numbers
             return False
-        self._client.edge.relay.live.counters.duplicates += 1
+        self._relay.tracks.counters.duplicates += 1
         return True
 
     def _publish(self, place: Location, payload: bytes, now: float) -> None:
@@ -124,7 +146,7 @@ class Posting:
         if self._group is None:
             self._streams += 1
             self._group, self._last_id = group, -1
-            header = SubgroupHeader(self.source.track.alias, group, object_id, PRIORITY)
+            header = SubgroupHeader(self._track.alias, group, object_id, PRIORITY)
             head = encode_subgroup_header(header, DRAFT16)
         delta = object_id - self._last_id - 1
         self._last_id = object_id
@@ -145,9 +167,8 @@ class Posting:
 
     def _write(self, data: bytes, *, fin: bool, now: float) -> None:
         key = (self.stream.id, self._streams)
-        track, ttl_us = self.source.track.hash, self.source.ttl_us
-        relay = self._client.edge.relay
-        relay.publish(self._client, track, key, data, fin, PRIORITY, ttl_us, now)
+        track, ttl_us = self._track.hash, self.publication.ttl_us
+        self._relay.publish(self._client, track, key, data, fin, PRIORITY, ttl_us, now)
 
     # -- in datagrams ------------------------------------------------------------------------------
 
@@ -156,11 +177,10 @@ class Posting:
         place = Location(fragment.group, fragment.object_id)
         if self._group is not None and place > Location(self._group, self._last_id):
             self.end_group(now, None)  # it began on its stream, and goes on in datagrams
-        if self._is_known(place, fragment.offset, fragment.data, last=fragment.last):
+        if self._is_known(place, fragment.offset, fragment.data, now, last=fragment.last):
             return
-        track = self.source.track
-        relay = self._client.edge.relay
+        track = self._track
         priority = moqt_priority(terms.priority)
         for part in recut(fragment, CARRIED_BYTES):
             data = encode_carried(track.alias, part, terms)
-            relay.publish_datagram(self._client, track.hash, data, priority, now)
+            self._relay.publish_datagram(self._client, track.hash, data, priority, now)

@@ -13,9 +13,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from laps.edge.client import EdgeSubscription
 from laps.edge.media_queue import MediaQueue
-from laps.edge.quicr_history import History
+from laps.edge.quicr_history import QuicrHistory
+from laps.tracks.cached_stream import Resume
 from laps.tracks.known import last_of
+from laps.tracks.subscription import SubscriptionState
 from laps.types import Location
 from laps.wire.moqt.codes import MoqtViolation
 from laps.wire.moqt.data import ObjectStatus, decode_datagram
@@ -35,17 +38,13 @@ from laps.wire.quicr.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from laps.edge.client import ClientLink
-    from laps.edge.fetching import FetchServing
+    from laps.edge.client import ClientLink, EdgeClient, Rank, Serving
     from laps.edge.media_queue import MediaCounters
-    from laps.edge.moqt_subscription import Rank
     from laps.sessions.quicr import ControlStream
     from laps.tracks.cached_stream import CachedStream
     from laps.tracks.ports import OutStream
-    from laps.tracks.streams import LiveStream
-    from laps.tracks.track import LiveTrack
+    from laps.tracks.streams import IncomingStream
+    from laps.tracks.track import Track
     from laps.wire.moqt.data import DatagramObject, SubgroupHeader
     from laps.wire.quicr.messages import Message
 
@@ -59,78 +58,75 @@ class Reader(Protocol):
     """The client whose subscription it is."""
 
     link: ClientLink
-    serving: dict[int, FetchServing]
+    serving: dict[int, Serving]
 
     def say(self, stream: ControlStream, message: Message) -> None:
         """Write to a control stream."""
 
-    def finish(self, delivery: QuicrDelivery) -> None:
+    def finish(self, subscription: QuicrSubscription) -> None:
         """All of a track that has ended is sent."""
 
-    def review_pressure(self) -> None:
+    def review_pressure(self, now: float) -> None:
         """More waits for it than before, or less."""
 
-    def restarted(self, delivery: QuicrDelivery) -> None:
+    def restarted(self, subscription: QuicrSubscription, now: float) -> None:
         """The publisher has begun anew, with smaller numbers, which no stream can say."""
 
-    def fetch(self, asker: History, message: Fetch, start: Location, end: Location) -> None:
+    def fetch_history(
+        self, history: QuicrHistory, message: Fetch, start: Location, end: Location, now: float
+    ) -> None:
         """Have a range of a track answered."""
 
-    def pump_at(self, delivery: QuicrDelivery, when: float) -> None:
-        """Call `QuicrDelivery.pump` at a time."""
+    def pump_at(self, subscription: QuicrSubscription, when: float) -> None:
+        """Have `QuicrSubscription.pump` called at a time."""
 
 
-class QuicrDelivery:
+class QuicrSubscription(EdgeSubscription):
     """One client's subscription to a track."""
 
     takes_fragments = True
     patient = True
     "A name may be subscribed to before anybody publishes it."
-    end_group: int | None = None
 
     def __init__(
         self,
+        client: EdgeClient,
         reader: Reader,
         stream: ControlStream,
-        track: LiveTrack,
+        track: Track,
         intent: Intent,
         datagram_stream_id: int | None,
         counters: MediaCounters,
     ) -> None:
+        """`reader` is the client itself, as its subscription uses it."""
+        super().__init__(client, track, stream.id, SubscriptionState.WAITING)
         self.stream = stream
-        self.track = track
-        self.request_id = stream.id
         self.intent = intent
         self.datagram_stream_id = datagram_stream_id
-        self.established = False
-        self.is_new = False
-        "Nobody published the track when it was subscribed to: all that comes is new."
         self.is_found = False
         "By a subscription with a mask: nobody here was subscribed to it when it began."
         self.known = track.largest()
         "What was here then, of a publisher that has left."
-        self.on_data: Callable[[], None] | None = None
         self.renewed_at = 0.0
-        self.over = False
+        self.is_stopped = False
         "Nobody wants it any more: what is open of it is not read on."
         self.pressed = False
         "More waits for it than is good."
         self.queue = MediaQueue(QUEUE_BYTES, counters)
         self._reader = reader
         self._floor = Location(0, 0)
-        "What lies ahead of it is brought by the history, or not wanted."
+        "What lies before it is brought by the history, or not wanted."
         self._begun = False
         "It has been said where it begins."
         self._last: Location | None = None
         "The largest object that was sent in datagrams."
         self._ending = False
-        self._history: History | None = None
+        self._history: QuicrHistory | None = None
 
     # -- its beginning -----------------------------------------------------------------------------
 
-    def establish(self, largest: Location | None) -> None:
-        """The track is there, and has come so far: settle where to begin, and do."""
-        self.established = True
+    def begin(self, largest: Location | None, now: float) -> None:
+        """The track is there, and this far: settle where to begin, and do."""
         if largest is None and self._wants_all:
             largest = self.known
         start = self._start(largest)
@@ -138,16 +134,16 @@ class QuicrDelivery:
         self.queue.begin(start)
         if start < self._floor:
             self.queue.history_end = last_of(_end_at(self._floor))
-            self._history = History(self, self._reader.serving)
+            self._history = QuicrHistory(self, self._reader.serving)
         elif start > Location(0, 0):
             self._begin(start)
-        self._join_all()
+        self._join_all(now)
         if self._history is not None:
             end = _end_at(self._floor)
             wanted = StandaloneFetch(self.track.name, start, end)  # type: ignore[arg-type]
             request = Fetch(self.request_id, wanted, order=GroupOrder.ASCENDING)
-            self._reader.fetch(self._history, request, start, end)
-        self.pump()
+            self._reader.fetch_history(self._history, request, start, end, now)
+        self.pump(now)
 
     def _begin(self, place: Location) -> None:
         """Say where it begins, unless that is the beginning of all."""
@@ -157,14 +153,14 @@ class QuicrDelivery:
             self._reader.say(self.stream, StartPoint(place))
 
     def _live_from(self, start: Location, largest: Location | None) -> Location:
-        """Where the history ends: behind what is known, and ahead of what is not whole yet."""
+        """Where the history ends: after what is known, and before what is not whole yet."""
         if largest is None or start > largest:
             return start
         if self.is_new and not (self.is_found or self._wants_all):
             return start  # whatever its publisher has sent since then is on its way here
         fragments = self.track.fragments
         partial = () if fragments is None else fragments.reassembler.open
-        return min((place for place in partial if place >= start), default=_behind(largest))
+        return min((place for place in partial if place >= start), default=_after(largest))
 
     def _start(self, largest: Location | None) -> Location:
         known = self.known if self.is_new else largest
@@ -172,29 +168,25 @@ class QuicrDelivery:
             return Location(0, 0)
         if self.intent is Intent.WAIT_UP:
             return Location(known.group + 1, 0)
-        return _behind(known)
+        return _after(known)
 
     @property
     def _wants_all(self) -> bool:
         return self.intent is Intent.CATCH_UP
 
-    def is_past(self, largest: Location | None) -> bool:
-        """As `Subscription`: it has no end of its own."""
-        return False
-
-    def _join_all(self) -> None:
+    def _join_all(self, now: float) -> None:
         """Take what is here of the time since the track was asked about."""
         cached = self.track.cached
         for group_id in sorted(g for g in cached.groups if g >= self._floor.group):
             for stream in list(cached.groups[group_id].streams):
-                self._join(stream)
-            for _, data in cached.groups[group_id].in_datagrams():
-                self.datagram(self.track, data, decode_datagram(data, DRAFT16))
+                self._join(stream, now)
+            for _, data in cached.groups[group_id].in_datagrams(now):
+                self.datagram(data, decode_datagram(data, DRAFT16), now)
         if self.track.fragments is not None:
-            for parts, terms in self.track.fragments.held(self._floor, self._now):
-                self.fragments(self.track, parts, terms, b"")
+            for parts, terms in self.track.fragments.held(self._floor, now):
+                self.fragments(parts, terms, b"", now)
 
-    def _join(self, cached: CachedStream) -> None:
+    def _join(self, cached: CachedStream, now: float) -> None:
         live = next((s for s in self.track.streams.values() if s.cached is cached), None)
         if cached.malformed or (live is None and not cached.fin):
             return
@@ -202,97 +194,95 @@ class QuicrDelivery:
         if cached.dropped_id is not None:
             outlet.resume(cached.dropped_id)
         for chunk in cached.chunks:
-            outlet.write(chunk)
+            outlet.write(chunk, now)
         if live is None:
-            outlet.finish()
+            outlet.finish(b"", now)
         else:
             live.add(outlet)
 
     def started_over(self) -> None:
-        """As `Subscriber`: the publisher counts from the beginning, and so do we."""
+        """As `Subscription.started_over`: the publisher counts anew, and so do we."""
         self._floor, self._last = Location(0, 0), None
-        if self.datagram_stream_id is None:
-            self._reader.restarted(self)
+        if self.datagram_stream_id is None:  # a stream cannot go back to smaller numbers
+            self.is_stopped = True
+            self.track.shared.events.append(Resume(self))
+
+    def resume(self, now: float) -> None:
+        """As `Waiter.resume`: the publisher has begun anew, and its stream ends."""
+        self._reader.restarted(self, now)
 
     # -- what comes --------------------------------------------------------------------------------
 
     def open(
-        self, stream: LiveStream, whole: bytes, rest: bytes | memoryview, fin: bool
+        self,
+        stream: IncomingStream,
+        whole: bytes,
+        rest: bytes | memoryview,
+        fin: bool,
+        now: float,
     ) -> OutStream | None:
-        """As `Subscriber`."""
-        if not self.established:
-            if self.on_data is None:
-                return None  # it is in the cache, and sent from there
-            self.on_data()
+        """As `Subscription.open`."""
+        if self.is_stopped or self.is_kept_for_later():
+            return None
         header = stream.header
         if header.group < self._floor.group:
             return None
         outlet = self._outlet(header.group, header.priority, header, stream.first)
         if fin:
-            outlet.finish(rest)
+            outlet.finish(rest, now)
         elif rest:
-            outlet.write(rest)
+            outlet.write(rest, now)
         return outlet
 
     def _outlet(
         self, group: int, priority: int | None, header: SubgroupHeader, first: int = 0
-    ) -> _Outlet:
+    ) -> _QuicrStream:
         self.queue.opened(group)
         terms = Terms(priority=quicr_priority(priority))
-        return _Outlet(self, header, terms, first)
+        return _QuicrStream(self, header, terms, first)
 
-    def datagram(self, track: LiveTrack, data: bytes, item: DatagramObject) -> None:
-        """As `Subscriber`."""
-        if not self.established:
-            if self.on_data is None:
-                return
-            self.on_data()
+    def datagram(self, data: bytes, item: DatagramObject, now: float) -> None:
+        """As `Subscription.datagram`."""
+        if self.is_kept_for_later():
+            return
         if item.status is not None:
             self.status(item.group, item.object_id, item.status)
         else:
             group = self.track.cached.groups.get(item.group)
             until = None if group is None else group.until.get(item.object_id)
             fragment = Fragment(item.group, item.object_id, 0, item.payload, True)
-            self.take(fragment, Terms(priority=quicr_priority(item.priority)), until)
-        self.pump()
+            self.take(fragment, Terms(priority=quicr_priority(item.priority)), until, now)
+        self.pump(now)
 
-    def fragments(
-        self, track: LiveTrack, fragments: list[Fragment], terms: Terms, data: bytes
-    ) -> None:
-        """As `Subscriber`."""
-        if not self.established:
-            if self.on_data is None:
-                return
-            self.on_data()
+    def fragments(self, fragments: list[Fragment], terms: Terms, data: bytes, now: float) -> None:
+        """As `Subscription.fragments`."""
+        if self.is_kept_for_later():
+            return
         seconds = terms.best_before_ms / 1000
-        until = self._now + seconds if seconds else None
+        until = now + seconds if seconds else None
         for fragment in fragments:
-            self.take(fragment, terms, until)
-        self.pump()
+            self.take(fragment, terms, until, now)
+        self.pump(now)
 
-    @property
-    def _now(self) -> float:
-        return self.track.live.cache.now
-
-    def take(self, fragment: Fragment, terms: Terms, until: float | None) -> None:
-        """What has come of an object, live."""
+    def take(self, fragment: Fragment, terms: Terms, until: float | None, now: float) -> None:
+        """What has arrived of an object, live."""
         if Location(fragment.group, fragment.object_id) >= self._floor:
-            self.pass_on(fragment, terms, until)
+            self.pass_on(fragment, terms, until, now)
 
-    def bring(self, fragment: Fragment, terms: Terms) -> None:
+    def bring(self, fragment: Fragment, terms: Terms, now: float) -> None:
         """An object of the time before."""
         if self.datagram_stream_id is not None and not self._begun:
             self._begin(Location(fragment.group, fragment.object_id))
         group = self.track.cached.groups.get(fragment.group)
         until = None if group is None else group.until.get(fragment.object_id)
-        self.pass_on(fragment, terms, until)
+        self.pass_on(fragment, terms, until, now)
 
-    def pass_on(self, fragment: Fragment, terms: Terms, until: float | None) -> None:
+    def pass_on(self, fragment: Fragment, terms: Terms, until: float | None, now: float) -> None:
         """Send it at once, or put it where it waits for its turn."""
         if self.datagram_stream_id is None:
-            self.queue.put(fragment, terms, self._now, until)
+            self.queue.put(fragment, terms, now, until)
         else:
-            self._send_datagram(fragment, terms, until)
+            self._send_datagram(fragment, terms, until, now)
 
     def status(self, group: int, object_id: int, status: int) -> None:
         """An object that says something of its group, and is none."""
@@ -301,25 +291,27 @@ class QuicrDelivery:
 
     # -- what goes out -----------------------------------------------------------------------------
 
-    def pump(self) -> None:
+    def pump(self, now: float) -> None:
         """Send what may be sent, as far as there is room."""
-        if self.over:
+        if self.is_stopped:
             return
         if self.datagram_stream_id is None:
             link = self._reader.link
-            for item in self.queue.take(self._now) if link.has_room else ():
+            for item in self.queue.take(now) if link.has_room else ():
                 self._reader.say(self.stream, item)
                 if not link.has_room:
                     break
             deadline = self.queue.deadline
             if deadline is not None and link.has_room:
                 self._reader.pump_at(self, deadline)
-        self._review_pressure()
+        self._review_pressure(now)
         if self._ending and not self.queue and self._history is None:
             self._ending = False
             self._reader.finish(self)
 
-    def _send_datagram(self, fragment: Fragment, terms: Terms, until: float | None) -> None:
+    def _send_datagram(
+        self, fragment: Fragment, terms: Terms, until: float | None, now: float
+    ) -> None:
         link = self._reader.link
         size = min(CARRIED_BYTES, link.datagram_bytes - DATAGRAM_HEAD_BYTES)
         if size <= 0 or self.datagram_stream_id is None:
@@ -327,7 +319,7 @@ class QuicrDelivery:
         ttl_us = 0
         best_before_ms = 0
         if until is not None:
-            left = until - self._now
+            left = until - now
             if left <= 0:
                 return
             ttl_us, best_before_ms = round(left * 1e6), max(1, round(left * 1000))
@@ -363,49 +355,49 @@ class QuicrDelivery:
             return not self.queue.has_history and link.has_room
         return link.has_datagram_room
 
-    def _review_pressure(self) -> None:
+    def _review_pressure(self, now: float) -> None:
         pressed = self.queue.size > QUEUE_BYTES // 4
         if self.datagram_stream_id is not None:
             pressed = not self._reader.link.has_datagram_room
         if pressed is not self.pressed:
             self.pressed = pressed
-            self._reader.review_pressure()
+            self._reader.review_pressure(now)
 
     # -- its end -----------------------------------------------------------------------------------
 
-    def end(self) -> None:
+    def end(self, now: float) -> None:
         """Nothing more comes: send what is left, and say so."""
         self._ending = self.queue.ending = True
-        self.pump()
+        self.pump(now)
 
     @property
     def final(self) -> Fin:
-        """The location behind the last object that was sent in datagrams, or would have been."""
-        return Fin(self.queue.at if self._last is None else _behind(self._last))
+        """The location after the last object that was sent in datagrams, or would have been."""
+        return Fin(self.queue.at if self._last is None else _after(self._last))
 
-    def history_over(self) -> None:
+    def history_closed(self, now: float) -> None:
         """What came before has been brought, as far as it could be."""
         self._history = None
         self.queue.history_end = None
         self.queue.history_over(self._floor)
         if self.datagram_stream_id is not None and not self._begun:
             self._begin(self._floor)
-        self.pump()
+        self.pump(now)
 
-    def close(self) -> None:
+    def close(self, now: float) -> None:
         """Nobody wants it any more."""
-        self.over = True
+        self.is_stopped = True
         if self._history is not None:
-            self._history.cancel()
+            self._history.cancel(now)
 
 
-class _Outlet:
-    """A stream of a track, on its way into a delivery: an `OutStream`."""
+class _QuicrStream:
+    """A stream of a track, on its way into a subscription: an `OutStream`."""
 
     def __init__(
-        self, delivery: QuicrDelivery, header: SubgroupHeader, terms: Terms, first: int
+        self, subscription: QuicrSubscription, header: SubgroupHeader, terms: Terms, first: int
     ) -> None:
-        self._delivery = delivery
+        self._subscription = subscription
         self._header = header
         self._terms = terms
         self._first = first
@@ -415,52 +407,53 @@ class _Outlet:
 
     @property
     def over(self) -> bool:
-        """As `OutStream`."""
-        return self._closed or self._delivery.over
+        """As `OutStream.over`."""
+        return self._closed or self._subscription.is_stopped
 
     def resume(self, last_id: int) -> None:
-        """The stream begins behind an object."""
+        """The stream begins after an object."""
         self._reader.resume(last_id)
 
-    def write(self, data: bytes | memoryview) -> bool:
-        """As `OutStream`."""
+    def write(self, data: bytes | memoryview, now: float) -> bool:
+        """As `OutStream.write`."""
         if self.over:
             return False
-        delivery, group = self._delivery, self._header.group
+        subscription, group = self._subscription, self._header.group
         try:
             pieces = self._reader.feed(data)
         except MoqtViolation:
-            self.reset(0)
+            self.reset(0, now)
             return False
         for object_id, offset, part, last, status in pieces:
             if object_id < self._first:
                 continue
             if status:
-                delivery.status(group, object_id, status)
+                subscription.status(group, object_id, status)
             else:
-                delivery.take(Fragment(group, object_id, offset, part, last), self._terms, None)
+                fragment = Fragment(group, object_id, offset, part, last)
+                subscription.take(fragment, self._terms, None, now)
             self._next_id = object_id + 1
-        delivery.pump()
+        subscription.pump(now)
         return True
 
-    def finish(self, data: bytes | memoryview = b"") -> bool:
-        """As `OutStream`."""
-        if self.over or (data and not self.write(data)):
+    def finish(self, data: bytes | memoryview, now: float) -> bool:
+        """As `OutStream.finish`."""
+        if self.over or (data and not self.write(data, now)):
             return False
         if self._header.end_of_group and self._next_id:
-            self._delivery.queue.ended(self._header.group, self._next_id)
-        self._close()
+            self._subscription.queue.ended(self._header.group, self._next_id)
+        self._close(now)
         return True
 
-    def reset(self, code: int) -> None:
-        """As `OutStream`."""
-        self._close()
+    def reset(self, code: int, now: float) -> None:
+        """As `OutStream.reset`."""
+        self._close(now)
 
-    def _close(self) -> None:
+    def _close(self, now: float) -> None:
         if not self.over:
             self._closed = True
-            self._delivery.queue.closed(self._header.group)
-            self._delivery.pump()
+            self._subscription.queue.closed(self._header.group)
+            self._subscription.pump(now)
 
 
 def _end_at(place: Location) -> Location:
@@ -468,5 +461,5 @@ def _end_at(place: Location) -> Location:
     return place if place.object else Location(place.group - 1, 0)
 
 
-def _behind(place: Location) -> Location:
+def _after(place: Location) -> Location:
     return Location(place.group, place.object + 1)

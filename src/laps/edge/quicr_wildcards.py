@@ -7,20 +7,20 @@ control stream of its own, with PUBLISH_INTENT, and the client takes the track o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from laps.edge.watching import Watch
+from laps.edge.client import Watch
 from laps.telemetry.records import NAMESPACE
 from laps.wire.quicr.codes import QuicrCode, QuicrViolation
 from laps.wire.quicr.messages import PublishIntent, Response, SubscribeReply
 from laps.wire.quicr.names import NameRefused, encode_name
 
 if TYPE_CHECKING:
-    from laps.edge.quicr import QuicrClient
-    from laps.sessions.quicr import ControlStream
-    from laps.tracks.track import LiveTrack
-    from laps.types import Location
-    from laps.wire.quicr.messages import Subscribe
+    from laps.edge.edge import Edge
+    from laps.sessions.quicr import ControlStream, QuicrSession
+    from laps.tracks.track import Track
+    from laps.types import Location, TrackKey, TrackName
+    from laps.wire.quicr.messages import Intent, Subscribe
     from laps.wire.quicr.names import Pattern
 
 
@@ -34,7 +34,7 @@ class Wildcard:
     renewed_at: float
     is_new: bool = False
     "What was there when it was made has been offered: whatever comes is new."
-    offered: dict[int, ControlStream] = field(default_factory=dict)
+    offered: dict[TrackKey, ControlStream] = field(default_factory=dict)
     "Streams that wait for an answer, and those with deliveries, by the track's hash."
 
 
@@ -43,17 +43,57 @@ class Offer:
     """A track that a subscription with a mask has found."""
 
     wildcard: Wildcard
-    track: LiveTrack
+    key: TrackKey
+    name: TrackName
     is_new: bool
     "It came after the subscription."
     known: Location | None
     "What was here of it then, of a publisher that had left."
 
 
+class WildcardClient(Protocol):
+    """The client whose subscriptions these are."""
+
+    session: QuicrSession
+    edge: Edge
+    watching: dict[int, Watch]
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the session is."""
+
+    def is_subscribed(self, key: TrackKey) -> bool:
+        """Whether it is given a track."""
+
+    def is_delivered(self, stream: ControlStream) -> bool:
+        """Whether media is sent on a control stream."""
+
+    def check_datagrams(self, datagram_id: int | None, pattern: Pattern | None) -> None:
+        """Refuse a datagram stream that cannot be, or is another's."""
+
+    def watch(self, watch: Watch, now: float) -> None:
+        """Hear of tracks below a prefix."""
+
+    def deliver(
+        self,
+        stream: ControlStream,
+        track: Track,
+        intent: Intent,
+        datagram_id: int | None,
+        now: float,
+        *,
+        offer: Offer | None = None,
+    ) -> object:
+        """Begin to send a track."""
+
+    def forget(self, stream: ControlStream, now: float) -> None:
+        """A subscription, or an offer, has come to its end."""
+
+
 class Wildcards:
     """The subscriptions with a mask of one client."""
 
-    def __init__(self, client: QuicrClient) -> None:
+    def __init__(self, client: WildcardClient) -> None:
         self._client = client
         self._all: dict[int, Wildcard] = {}
         "By control stream."
@@ -73,15 +113,18 @@ class Wildcards:
         client.session.send(stream, SubscribeReply(Response.OK))
         watch = Watch(stream.id, pattern.prefix, namespaces=False, tracks=True, forward=True)
         watch.names_relays = message.name == NAMESPACE[0]
-        client.edge.watches.watch(client, watch, now)
+        client.watch(watch, now)
         wildcard.is_new = True
 
     # -- offers ------------------------------------------------------------------------------------
 
-    def offer(self, track: LiveTrack) -> None:
-        """Tell the client of a track, if a mask leaves it open and it has it not yet."""
-        client, key = self._client, track.hash.full_name_hash
-        if track.name is None or key in client.deliveries:
+    def offer(self, track: Track, *, anew: bool = False) -> None:
+        """Tell the client of a track, if a mask leaves it open and it has it not yet.
+
+        Of a track that has begun `anew` everything that is here is new.
+        """
+        client, key = self._client, track.key
+        if track.name is None or client.is_subscribed(key):
             return
         if any(key in wildcard.offered for wildcard in self._all.values()):
             return
@@ -98,22 +141,22 @@ class Wildcards:
             capable = wildcard.subscribe.datagram_stream_id is not None
             stream = client.session.open(PublishIntent(name, capable))
             wildcard.offered[key] = stream
-            self._offers[stream.id] = Offer(wildcard, track, wildcard.is_new, track.largest())
+            known = None if anew else track.largest()
+            self._offers[stream.id] = Offer(wildcard, key, track.name, wildcard.is_new, known)
             return
 
-    def offer_again(self, track: LiveTrack) -> None:
-        """A subscription to a track is over: one with a mask may want it."""
+    def offer_again(self, track: Track, *, anew: bool = False) -> None:
+        """A subscription to a track has ended: one with a mask may want it."""
         client = self._client
-        if self._all and not client.is_over and client.edge.is_offered(track):
-            self.offer(track)
+        if self._all and not client.is_closed and client.edge.context.is_offered(track):
+            self.offer(track, anew=anew)
 
     def accepted(self, stream: ControlStream, datagram_id: int | None, now: float) -> None:
         """The client takes a track that was offered."""
         client, offer = self._client, self._offers.get(stream.id)
         if offer is None or client.is_delivered(stream):
             return
-        track = offer.track
-        if track.hash.full_name_hash in client.deliveries:  # it has asked for it by name meanwhile
+        if client.is_subscribed(offer.key):  # it has asked for it by name meanwhile
             self.declined(stream, now)
             return
         try:
@@ -121,6 +164,7 @@ class Wildcards:
         except NameRefused as refused:
             raise QuicrViolation(QuicrCode.PROTOCOL_VIOLATION, str(refused)) from None
         intent = offer.wildcard.subscribe.intent
+        track = client.edge.context.track(offer.name, now)
         client.deliver(stream, track, intent, datagram_id, now, offer=offer)
 
     def declined(self, stream: ControlStream, now: float) -> None:
@@ -128,20 +172,20 @@ class Wildcards:
         offer = self._offers.get(stream.id)
         self._client.forget(stream, now)
         if offer is not None:
-            offer.wildcard.offered[offer.track.hash.full_name_hash] = stream
+            offer.wildcard.offered[offer.key] = stream
         self._client.session.close(stream)
 
     # -- ends --------------------------------------------------------------------------------------
 
-    def found(self, stream: ControlStream) -> list[LiveTrack]:
+    def found(self, stream: ControlStream) -> list[TrackName]:
         """The tracks that the subscription of a control stream has found."""
         wildcard = self._all.get(stream.id)
         streams = () if wildcard is None else wildcard.offered.values()
         offers = (self._offers.get(offered.id) for offered in streams)
-        return [offer.track for offer in offers if offer is not None]
+        return [offer.name for offer in offers if offer is not None]
 
     def forget(self, stream: ControlStream, now: float) -> None:
-        """A subscription with a mask is over, or one of the tracks that it found."""
+        """A subscription with a mask has ended, or one of the tracks that it found."""
         client = self._client
         wildcard = self._all.pop(stream.id, None)
         if wildcard is not None:
@@ -151,18 +195,18 @@ class Wildcards:
                 client.session.abandon(offered, QuicrCode.CANCELLED)
         self._drop(stream)
 
-    def ended(self, stream: ControlStream) -> None:
+    def ended(self, stream: ControlStream, track: Track) -> None:
         """A track has ended; it may be published again."""
-        if (offer := self._drop(stream)) is not None:
-            self.offer_again(offer.track)
+        if self._drop(stream) is not None:
+            self.offer_again(track)
 
     def _drop(self, stream: ControlStream) -> Offer | None:
         offer = self._offers.pop(stream.id, None)
         if offer is not None:
-            offer.wildcard.offered.pop(offer.track.hash.full_name_hash, None)
+            offer.wildcard.offered.pop(offer.key, None)
         return offer
 
     def clear(self) -> None:
-        """The client is gone."""
+        """The client has left."""
         self._all.clear()
         self._offers.clear()

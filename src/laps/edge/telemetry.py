@@ -15,14 +15,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from laps.edge.client import announce_info
-from laps.edge.moqt_publishing import Source
 from laps.edge.track_records import TrackRecords
 from laps.telemetry.encode import Encoder
 from laps.telemetry.records import EVENTS, KINDS, LINKS, NODE, TRACKS, namespace_of, tracks_of
 from laps.tracks.cache import Cache, CachedTrack, CacheLimits
+from laps.tracks.ports import Answers
 from laps.tracks.sinks import Nowhere
-from laps.types import format_node_id
+from laps.types import announce_info, format_node_id
 from laps.wire.moqt.codes import DoneCode
 from laps.wire.moqt.data import SubgroupHeader, encode_subgroup_header
 from laps.wire.moqt.dialect import DRAFT16
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from laps.relay.relay import Relay
     from laps.telemetry.records import Kind
     from laps.tracks.ports import OutStream
-    from laps.tracks.track import LiveTrack
+    from laps.tracks.track import Track
     from laps.types import NodeId, TrackHash
 
 # A group is where readers join, and what is forgotten at once.
@@ -71,10 +70,10 @@ class TelemetrySettings:
 class _Output:
     """One of the tracks, and what is written of it."""
 
-    def __init__(self, kind: Kind, live: LiveTrack, first_group: int) -> None:
+    def __init__(self, kind: Kind, track: Track, first_group: int) -> None:
         self.encoder = Encoder(kind)
-        self.live = live
-        self.history = Cache(CacheLimits())
+        self.track = track
+        self.history = Cache(CacheLimits(), track.shared.events)
         self.group = first_group - 1
         self.began: float | None = None
         "When the group did that is being written."
@@ -95,13 +94,14 @@ class _Output:
         self.history.limits = CacheLimits(size, size, age_s)
         # What is being written is never what has to make room.
         self.most_bytes = min(GROUP_BYTES, size // 4)
-        self.live.cached.max_age_s = age_s
+        self.track.cached.max_age_s = age_s
 
 
 class Telemetry:
     """The tracks that a relay publishes about itself: to the relay, a client that publishes."""
 
     echoes = False
+    answers = Answers.NEVER
 
     def __init__(
         self, relay: Relay, edge: Edge, senses: Senses, settings: TelemetrySettings
@@ -112,7 +112,7 @@ class Telemetry:
         self._relay = relay
         self._edge = edge
         self._senses = senses
-        self._tracks = TrackRecords(relay, edge)
+        self._tracks = TrackRecords(relay)
         self._outputs: dict[str, _Output] = {}
         self._told_at = 0.0
 
@@ -126,17 +126,17 @@ class Telemetry:
     def start(self, now: float, wall_us: int) -> None:
         """Offer the tracks. Groups count on from the milliseconds of the day they began."""
         self._told_at = now
-        self._relay.live.moved = {}
+        self._relay.tracks.shared.moved = {}
         self._relay.announce(
             self, announce_info(self._relay.id, self.namespace), now, (self.namespace, None)
         )
         for kind, name in zip(KINDS.values(), tracks_of(self._relay.id), strict=True):
-            live = self._edge.track(name)
-            output = self._outputs[kind.name] = _Output(kind, live, wall_us // 1000)
-            live.cached.clear()
-            live.cached = CachedTrack(output.history)
+            track = self._edge.context.track(name, now)
+            output = self._outputs[kind.name] = _Output(kind, track, wall_us // 1000)
+            track.cached.clear()
+            track.cached = CachedTrack(output.history)
             output.bound(self.settings)
-            live.pins += 1
+            track.publish(self, -1)
             info = announce_info(self._relay.id, self.namespace, name.name)
             self._relay.announce(self, info, now, (self.namespace, name.name))
 
@@ -149,14 +149,14 @@ class Telemetry:
             self._end_group(output, now)
         self._relay.client_closed(self, now)
         for output in outputs:
-            live = output.live
+            track = output.track
+            if (publication := track.publishers.get(self)) is not None:
+                track.end_publication(publication)
             done = PublishDone(0, DoneCode.TRACK_ENDED, reason=reason)
-            self._edge.source_ended(Source(live, 0, published=True, done=done), now)
-            live.pins -= 1
-            live.cached = CachedTrack(self._relay.live.cache)
-        live_tracks = self._relay.live
-        live_tracks.moved = None
-        live_tracks.transit.clear()
+            self._edge.endings.publisher_ended(track, done, now)
+            track.cached = CachedTrack(self._relay.tracks.cache)
+        self._relay.tracks.shared.moved = None
+        self._relay.tracks.transit.clear()
 
     def leave(self, now: float) -> None:
         """The relay stops: nothing more comes for now. Readers may wait for it to come back."""
@@ -176,7 +176,6 @@ class Telemetry:
         interval_us = round((now - self._told_at) * 1e6)
         self._told_at = now
         for output in self._outputs.values():
-            output.history.now = now
             output.history.expire(now)
         yield from self._senses.read()
         self._publish(LINKS, self._link_columns(wall_us, interval_us), now)
@@ -232,8 +231,8 @@ class Telemetry:
             reading.received_bytes,
             len(self._edge.clients),
             len(relay.peers),
-            len(relay.live.tracks) + len(relay.live.transit),
-            relay.live.cache.size + history,
+            len(relay.tracks) + len(relay.tracks.transit),
+            relay.tracks.cache.size + history,
             reading.dropped + sum(link.dropped for link in self._senses.links),
             self.settings.version,
         )
@@ -281,13 +280,13 @@ class Telemetry:
         # The head is the same object each time, and the history holds it once.
         for data in (encode_object_header(0, b"", len(head) + len(tail)), head, tail):
             self._write(output, data, now)
-        cached = output.live.cached
+        cached = output.track.cached
         cached.known = [(min(cached.groups, default=LAST_GROUP), LAST_GROUP)]
 
     def _begin_group(self, output: _Output, now: float) -> None:
         output.group += 1
         output.began, output.objects, output.size = now, 0, 0
-        header = SubgroupHeader(output.live.alias, output.group, 0, PRIORITY, end_of_group=True)
+        header = SubgroupHeader(output.track.alias, output.group, 0, PRIORITY, end_of_group=True)
         self._write(output, encode_subgroup_header(header, DRAFT16), now)
 
     def _end_group(self, output: _Output, now: float) -> None:
@@ -296,9 +295,8 @@ class Telemetry:
             self._write(output, b"", now, fin=True)
 
     def _write(self, output: _Output, data: bytes, now: float, *, fin: bool = False) -> None:
-        output.history.now = now
         self._relay.publish(
-            self, output.live.hash, (output.live.alias, output.group), data, fin, PRIORITY, 0, now
+            self, output.track.hash, (output.track.alias, output.group), data, fin, PRIORITY, 0, now
         )
 
     # -- as `ports.Client` -------------------------------------------------------------------------

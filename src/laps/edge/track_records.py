@@ -12,17 +12,18 @@ from itertools import islice
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
+from laps.routing.forwarding import FromClient
 from laps.telemetry.records import TRACKS, is_telemetry
 from laps.types import format_node_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from laps.edge.edge import Edge
     from laps.infobase.nodes import SessionId
     from laps.relay.relay import Relay
     from laps.tracks.meter import Meter
-    from laps.tracks.track import LiveTrack
+    from laps.tracks.track import Track
+    from laps.types import TrackKey
 
 # What a round may tell: a batch of 200 KB, and some milliseconds of the processor,
 MAX_ROWS: Final = 2000
@@ -48,45 +49,45 @@ _HIDDEN: Final = ("", "laps")
 class TrackRecords:
     """The records of the tracks of one relay."""
 
-    def __init__(self, relay: Relay, edge: Edge) -> None:
+    def __init__(self, relay: Relay) -> None:
         self._relay = relay
-        self._edge = edge
         self._columns: list[list[Any]] = []
         self._name_bytes = 0
-        self._rotation: Iterator[int] = iter(())
+        self._rotation: Iterator[TrackKey] = iter(())
         self._egress_names: dict[frozenset[SessionId], tuple[str, ...]] = {}
         self._part = 0
         "How many tracks are looked at in this round because it is their turn."
-        self._now = 0.0
+        self._gathered_at = 0.0
 
     def gather(self, now: float) -> Iterator[None]:
         """Look at what has changed, a little at a time; `columns` has it then."""
         self._begin(now)
-        live, data = self._relay.live, self._relay.data
+        tracks, data = self._relay.tracks, self._relay.data
+        shared = tracks.shared
         streams = data.open_streams()
         for first in range(0, len(streams), STREAMS_A_TURN):
             data.settle(streams[first : first + STREAMS_A_TURN])
             yield
-        moved, live.moved = live.moved or {}, {}
+        moved, shared.moved = shared.moved or {}, {}
         meters = list(moved)
         for first in range(0, len(meters), TRACKS_A_TURN):
             if self._is_full(MOVED_SHARE):
-                live.moved = dict.fromkeys(meters[first:]) | live.moved
+                shared.moved = dict.fromkeys(meters[first:]) | shared.moved
                 break
-            self._look(meters[first : first + TRACKS_A_TURN])
+            self._look(meters[first : first + TRACKS_A_TURN], now)
             yield
         left, anew = self._part, False
         while left > 0 and not self._is_full():
             keys = list(islice(self._rotation, min(left, TRACKS_A_TURN)))
             left -= len(keys)
             if keys:
-                self._look_in_turn(keys)
+                self._look_in_turn(keys, now)
                 yield
             elif anew:
                 break
             else:
                 anew = True
-                self._rotation = iter([*live.tracks, *live.transit])
+                self._rotation = iter([*tracks.keys(), *tracks.transit])
 
     def columns(self, wall_us: int, node: str) -> list[list[Any]]:
         """What was gathered, by column, for a batch of this time."""
@@ -96,10 +97,10 @@ class TrackRecords:
     # -- how it works ------------------------------------------------------------------------------
 
     def _begin(self, now: float) -> None:
-        live, passed = self._relay.live, now - self._now
+        tracks, passed = self._relay.tracks, now - self._gathered_at
         share = min(1.0, passed / ROTATION_S)
-        self._part = max(MIN_LOOK, ceil((len(live.tracks) + len(live.transit)) * share))
-        self._now = now
+        self._part = max(MIN_LOOK, ceil((len(tracks) + len(tracks.transit)) * share))
+        self._gathered_at = now
         self._columns = [[] for _ in TRACKS.columns[2:]]
         self._name_bytes = 0
         self._egress_names.clear()  # peers come and go
@@ -108,26 +109,25 @@ class TrackRecords:
         size = len(self._columns[0])
         return size >= share * MAX_ROWS or self._name_bytes >= share * MAX_NAME_BYTES
 
-    def _look_in_turn(self, keys: list[int]) -> None:
-        live, fib = self._relay.live, self._relay.fib
+    def _look_in_turn(self, keys: list[TrackKey], now: float) -> None:
+        tracks, fib = self._relay.tracks, self._relay.fib
         meters: list[Meter] = []
         for key in keys:
-            track = live.tracks.get(key)
-            meter = live.transit.get(key) if track is None else track.meter
-            if meter is None or meter.told_at == self._now:
+            track = tracks.get(key)
+            meter = tracks.transit.get(key) if track is None else track.meter
+            if meter is None or meter.told_at == now:
                 continue  # it is no longer there, or has been told of just now
             for flow in [flow for flow in meter.flows if fib.get(flow.key) is not flow]:
                 del meter.flows[flow]
                 meter.routed = -1
             meters.append(meter)
             if track is None and not meter.flows:
-                del live.transit[key]
-        self._look(meters)
+                del tracks.transit[key]
+        self._look(meters, now)
 
-    def _look(self, meters: list[Meter]) -> None:
+    def _look(self, meters: list[Meter], now: float) -> None:
         """Tell of the tracks that there is something to tell of."""
-        tracks, published = self._relay.live.tracks, self._edge.published
-        routed, now = self._relay.fib.changes, self._now
+        tracks, routed = self._relay.tracks, self._relay.fib.changes
         # A tuple for each would be a thousand more for the garbage collector to look at.
         add = [column.append for column in self._columns]
         for meter in meters:
@@ -139,7 +139,7 @@ class TrackRecords:
             if meter.routed != routed:
                 self._route(meter)
             subscribers = 0 if track is None else len(track.subscribers)
-            origin = meter.asked or key in published
+            origin = meter.asked or (track is not None and bool(track.publishers))
             received = meter.received - meter.told_received
             sent = meter.sent - meter.told_sent
             if (
@@ -169,16 +169,17 @@ class TrackRecords:
 
     def _route(self, meter: Meter) -> None:
         """Where a track goes has changed, or that of another."""
-        fib, asked = self._relay.fib, self._relay.tracks.asked(meter.key)
+        fib, track = self._relay.fib, self._relay.tracks.get(meter.key)
+        asked = [] if track is None else [it for it in track.publishers.values() if it.wanted]
         links = {link for flow in meter.flows for link in flow.outs}
-        for client in asked:
-            if (flow := fib.get((client, meter.key))) is not None:
+        for publication in asked:
+            if (flow := fib.get(FromClient(publication.publisher, meter.key))) is not None:
                 links.update(flow.outs)
         meter.asked = bool(asked)
         meter.egress = self._egress(frozenset(links)) if links else ()
         meter.routed = fib.changes
 
-    def _names(self, meter: Meter, track: LiveTrack | None) -> tuple[str, str]:
+    def _names(self, meter: Meter, track: Track | None) -> tuple[str, str]:
         if track is None or track.name is None:
             return "", ""  # relays pass hashes on, and nobody here has said the name
         namespace, name = track.name.namespace, track.name.name

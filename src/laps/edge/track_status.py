@@ -1,139 +1,162 @@
 """How far a track is: TRACK_STATUS, and what another relay wants to know before it subscribes.
 
-What is known here is answered at once. A publisher that has not been asked for the track yet is
+What is known here is answered at once. A publisher that was not asked for the track yet is
 subscribed to for a moment, since all of them know how to answer that; a relay that has the track is
 asked with a request of its own.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
+from laps.tracks.ports import Answers
 from laps.tracks.sinks import Nowhere
 from laps.wire.moqt.codes import RequestCode
 from laps.wire.moqt.messages import RequestError, RequestOk, TrackStatus
 from laps.wire.subscribe import encode_subscribe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from laps.edge.edge import Edge
+    from laps.edge.context import Context
     from laps.edge.fetching import Asker
+    from laps.edge.relay_queries import RelayQueries
     from laps.tracks.ports import OutStream
-    from laps.tracks.track import LiveTrack
-    from laps.types import Location, NodeId, TrackHash
+    from laps.tracks.track import Track
+    from laps.types import Location, NodeId, TrackHash, TrackKey
     from laps.wire.moqt.messages import Message
+
+
+class Inquirer(Protocol):
+    """Wants to know how far a track is."""
+
+    def answered(self, largest: Location | None, now: float) -> None:
+        """It is there, and this far."""
+
+    def refused(self, code: int, reason: str, now: float) -> None:
+        """It is not, or nobody says."""
+
+
+@dataclass(slots=True)
+class _StatusRequest:
+    """A TRACK_STATUS of a client, or of another relay."""
+
+    asker: Asker
+    track: Track
+    request_id: int
+
+    def answered(self, largest: Location | None, now: float) -> None:
+        properties = self.track.properties
+        answer = RequestOk(self.request_id, largest=largest, properties=properties)
+        self.asker.answer(answer, now)
+
+    def refused(self, code: int, reason: str, now: float) -> None:
+        self.asker.refuse(self.request_id, code, reason, now)
+
+
+@dataclass(slots=True)
+class _StatusQuery:
+    """What another relay was asked of a track."""
+
+    track: Track
+    inquirer: Inquirer
+
+    def answered(self, message: Message | None, now: float) -> None:
+        """As `Query.answered`."""
+        if isinstance(message, RequestOk):
+            self.track.describe(message.properties)
+            self.track.cached.saw(message.largest)
+            self.inquirer.answered(message.largest, now)
+        elif isinstance(message, RequestError):
+            self.inquirer.refused(message.code, message.reason, now)
+        else:
+            self.inquirer.answered(self.track.largest(), now)
 
 
 class Probe:
     """Wants a track for a moment, and nothing of it."""
 
     echoes = False
+    answers = Answers.NEVER
 
     def subscribe(self, track: TrackHash, subscribe_data: bytes) -> None:
-        """As `ports.Client`."""
+        """As `Client.subscribe`: it publishes nothing."""
 
     def unsubscribe(self, track: TrackHash) -> None:
-        """As `ports.Client`."""
+        """As `Client.unsubscribe`."""
 
     def open_stream(self, track: TrackHash, priority: int, ttl_us: int) -> OutStream:
-        """As `ports.Client`."""
+        """As `Client.open_stream`."""
         return Nowhere()
 
     def send_datagram(self, track: TrackHash, data: bytes, priority: int) -> None:
-        """As `ports.Client`."""
+        """As `Client.send_datagram`."""
 
 
 class Statuses:
-    """Who wants to know how far a track is."""
+    """Those who want to know how far a track is."""
 
-    def __init__(self, edge: Edge) -> None:
-        self._edge = edge
-        self._probes: dict[int, dict[Probe, Callable[[float], None]]] = {}
+    def __init__(self, context: Context, queries: RelayQueries) -> None:
+        self._context = context
+        self._queries = queries
+        self._probes: dict[TrackKey, dict[Probe, Inquirer]] = {}
 
-    def ask(self, client: Asker, message: TrackStatus, now: float) -> None:
+    def ask(self, asker: Asker, message: TrackStatus, now: float) -> None:
         """A client, or another relay, asks how far a track is."""
-        track = self._edge.track(message.track)
-        request_id = message.request_id
-
-        def answer(largest: Location | None) -> None:
-            client.answer(RequestOk(request_id, largest=largest, properties=track.properties))
-
-        def refuse(code: int, reason: str) -> None:
-            client.refuse(request_id, code, reason)
-
-        sources = list(self._edge.sources(track).values())
-        established = any(source.established for source in sources)
-        refused = next((source.refused for source in sources if source.refused), None)
-        if established or track.cached.groups:
-            answer(track.largest())
-        elif refused is not None and all(source.answered for source in sources):
-            refuse(refused.code, refused.reason)
-        elif self._edge.publisher(track) is not None:
-            self._probe(track, answer, refuse, now)
-        elif nodes := self._edge.elsewhere(track):
-            self.ask_relay(track, nodes[0], answer, refuse)
-        elif self._edge.has_plain(track):
-            answer(None)
+        track = self._context.track(message.track, now)
+        inquirer = _StatusRequest(asker, track, message.request_id)
+        publications = track.answering
+        refusals = (it.refusal for it in publications if it.refusal is not None)
+        refusal = next(refusals, None)
+        if any(it.is_established for it in publications) or track.cached.groups:
+            inquirer.answered(track.largest(), now)
+        elif refusal is not None and all(it.is_answered for it in publications):
+            inquirer.refused(refusal.code, refusal.reason, now)
+        elif self._context.publisher(track) is not None:
+            self._probe(track, inquirer, now)
+        elif nodes := self._context.elsewhere(track):
+            self.ask_relay(track, nodes[0], inquirer, now)
+        elif self._context.has_plain(track):
+            inquirer.answered(None, now)
         else:
-            refuse(RequestCode.DOES_NOT_EXIST, "nobody publishes this track")
+            inquirer.refused(RequestCode.DOES_NOT_EXIST, "nobody publishes this track", now)
 
-    def settle(self, track: LiveTrack, now: float) -> None:
+    def settle(self, track: Track, now: float) -> None:
         """A publisher of a track may have answered."""
-        if all(source.answered for source in self._edge.sources(track).values()):
-            for over in list(self._probes.get(track.hash.full_name_hash, {}).values()):
-                over(now)
+        if all(publication.is_answered for publication in track.answering):
+            for probe in list(self._probes.get(track.key, {})):
+                self._close(track, probe, now)
 
-    def _probe(
-        self,
-        track: LiveTrack,
-        answer: Callable[[Location | None], None],
-        refuse: Callable[[int, str], None],
-        now: float,
-    ) -> None:
+    def _probe(self, track: Track, inquirer: Inquirer, now: float) -> None:
         """Find out how far a publisher is by subscribing for a moment: all of them know how."""
         assert track.name is not None  # noqa: S101 - a publisher offers it by its name
-        key, name = track.hash.full_name_hash, track.name
         probe = Probe()
+        self._probes.setdefault(track.key, {})[probe] = inquirer
+        self._context.relay.subscribe(probe, track.name, encode_subscribe(track.name), now)
+        wait_s = self._context.settings.answer_wait_s
+        self._context.at(now + wait_s, lambda now: self._close(track, probe, now))
 
-        def over(now: float) -> None:
-            probes = self._probes.get(key, {})
-            if probes.pop(probe, None) is None:
-                return
-            if not probes:
-                del self._probes[key]
-            sources = list(self._edge.sources(track).values())
-            self._edge.relay.unsubscribe(probe, name, now)
-            refusals = (source.refused for source in sources if source.refused is not None)
-            if any(source.established for source in sources):
-                answer(track.largest())
-            elif (refused := next(refusals, None)) is not None:
-                refuse(refused.code, refused.reason)
-            else:
-                refuse(RequestCode.TIMEOUT, "its publisher does not answer")
+    def _close(self, track: Track, probe: Probe, now: float) -> None:
+        probes = self._probes.get(track.key, {})
+        inquirer = probes.pop(probe, None)
+        if inquirer is None:
+            return
+        if not probes:
+            del self._probes[track.key]
+        # Nobody may want the track after this, and then its publishers are forgotten.
+        established = any(it.is_established for it in track.answering)
+        refusals = [it.refusal for it in track.answering if it.refusal is not None]
+        refusal = next(iter(refusals), None)
+        assert track.name is not None  # noqa: S101 - it was subscribed to by its name
+        self._context.relay.unsubscribe(probe, track.name, now)
+        if established:
+            inquirer.answered(track.largest(), now)
+        elif refusal is not None:
+            inquirer.refused(refusal.code, refusal.reason, now)
+        else:
+            inquirer.refused(RequestCode.TIMEOUT, "its publisher does not answer", now)
 
-        self._probes.setdefault(key, {})[probe] = over
-        self._edge.relay.subscribe(probe, name, encode_subscribe(name), now)
-        self._edge.at(now + self._edge.settings.answer_wait_s, over)
-
-    def ask_relay(
-        self,
-        track: LiveTrack,
-        node_id: NodeId,
-        answered: Callable[[Location | None], None],
-        refused: Callable[[int, str], None],
-    ) -> None:
+    def ask_relay(self, track: Track, node_id: NodeId, inquirer: Inquirer, now: float) -> None:
         """Ask the relay that has a track how far it is."""
         assert track.name is not None  # noqa: S101 - it is known by its name
-
-        def told(message: Message | None, now: float) -> None:
-            if isinstance(message, RequestOk):
-                track.describe(message.properties)  # the tunnel carries them in a SUBSCRIBE_OK
-                track.cached.saw(message.largest)
-                answered(message.largest)
-            elif isinstance(message, RequestError):
-                refused(message.code, message.reason)
-            else:
-                answered(track.largest())
-
-        self._edge.tunnel.ask(node_id, TrackStatus(0, track.name), told)
+        query = _StatusQuery(track, inquirer)
+        self._queries.ask(node_id, TrackStatus(0, track.name), query, now)

@@ -1,264 +1,190 @@
-"""Ranges that are asked for elsewhere: of a publisher, or of the relay that has one.
+"""Ranges that are fetched from elsewhere: from a publisher, or from the relay that has one.
 
-Whoever wants a part of a range that has been asked for waits for it with the others. What comes is
-kept until all of them have it, whether or not the cache has room, and is remembered if it has.
+Whoever wants a part of a range that is being fetched waits for it with the others.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
 
-from laps.tracks.known import LAST_OBJECT, after, beyond, last_of, without
-from laps.types import Location
+from laps.edge.client import EdgeClient
+from laps.tracks.known import last_of
+from laps.tracks.upstream_fetch import UpstreamFetch
 from laps.wire.moqt.dialect import DRAFT16
-from laps.wire.moqt.fetch import EndOfRange, FetchReader
-from laps.wire.moqt.messages import (
-    Fetch,
-    FetchCancel,
-    FetchOk,
-    RequestError,
-    StandaloneFetch,
-    TrackProperties,
-)
-from laps.wire.moqt.translate import translate_object
+from laps.wire.moqt.messages import Fetch, FetchOk, RequestError, StandaloneFetch, TrackProperties
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from laps.edge.client import AnyClient
-    from laps.edge.edge import Edge
-    from laps.edge.fetching import FetchCounters, FetchServing
-    from laps.edge.moqt import MoqtClient
-    from laps.tracks.known import Range
-    from laps.tracks.track import LiveTrack
-    from laps.types import NodeId
+    from laps.edge.context import Context
+    from laps.edge.relay_queries import RelayQueries
+    from laps.tracks.track import Track
+    from laps.types import Location
     from laps.wire.moqt.messages import Message
-    from laps.wire.moqt.objects import Object
 
 # A FETCH that goes on to somebody else has this long to come back.
-ERRAND_S: Final = 10.0
+FETCH_S: Final = 10.0
 
-# And may bring this much at a time: it is held until it has been sent on.
-MAX_ERRAND_BYTES: Final = 64 * 1024 * 1024
+
+@dataclass(slots=True)
+class FetchCounters:
+    """How fetches went, for the operator."""
+
+    served: int = 0
+    from_cache: int = 0
+    "Without asking anybody."
+    errands: int = 0
+    "Ranges asked of a publisher or another relay."
+    shared: int = 0
+    "Those that waited for a range that somebody else had asked for."
+    failed: int = 0
+
+
+class FetchWaiter(Protocol):
+    """Waits for a range that is fetched from elsewhere."""
+
+    def fetched(self, fetch: UpstreamFetch, now: float, *, ok: bool) -> None:
+        """The range has arrived, or will not."""
 
 
 @dataclass(slots=True, eq=False)
-class Errand:
-    """A range that is being asked for elsewhere."""
+class _Fetching:
+    """A range on its way here, and who waits for it."""
 
-    track: LiveTrack
-    start: Location
-    end: Location
-    client: MoqtClient | None
-    "The publisher that is asked; None if it is another relay."
-    node_id: NodeId | None = None
-    request_id: int = -1
-    reader: FetchReader | None = None
-    answer: FetchOk | None = None
-    finished: bool = False
-    objects: dict[int, dict[int, Object]] = field(default_factory=dict)
-    "What has come, by group and id: the cache may not have room for it."
-    size: int = 0
-    waiters: list[FetchServing] = field(default_factory=list)
-    at: Location = field(init=False)
-    "Behind the last that has come."
-    unknown: list[Range] = field(default_factory=list)
-    "What who was asked does not know of."
-
-    def __post_init__(self) -> None:
-        self.at = self.start
-
-    @property
-    def answered_end(self) -> Location:
-        """Where what was asked for ends, as far as there was anything."""
-        return self.end if self.answer is None else min(self.end, self.answer.end, key=beyond)
-
-    def answered(self) -> list[Range]:
-        """What is known by the answer: objects, and that there are no others."""
-        known = [(self.start, last_of(self.answered_end))]
-        for span in self.unknown:
-            known = without(known, span)
-        return known
-
-    def covers(self, start: Location, end: Location) -> bool:
-        """Whether a range is part of it."""
-        return self.start <= start and beyond(end) <= beyond(self.end)
+    track: Track
+    fetch: UpstreamFetch
+    waiters: list[FetchWaiter]
 
 
-class Errands:
+@dataclass(slots=True, eq=False)
+class _FetchQuery:
+    """A FETCH that another relay was asked for."""
+
+    fetches: UpstreamFetches
+    fetching: _Fetching
+
+    def answered(self, message: Message | None, now: float) -> None:
+        """As `Query.answered`."""
+        if isinstance(message, FetchOk):
+            self.fetches.accepted(self.fetching, message, now)
+        elif message is None or isinstance(message, RequestError):
+            self.fetches.close(self.fetching, now, ok=False)
+
+
+class UpstreamFetches:
     """The FETCHes of a relay's own."""
 
-    def __init__(self, edge: Edge, counters: FetchCounters) -> None:
-        self._edge = edge
+    def __init__(self, context: Context, queries: RelayQueries, counters: FetchCounters) -> None:
         self.counters = counters
-        self._all: list[Errand] = []
+        self._context = context
+        self._queries = queries
+        self._open: list[_Fetching] = []
 
-    def send(self, serving: FetchServing, start: Location, end: Location, now: float) -> bool:
-        """Have a range asked for; False if there is nobody to ask."""
-        track = serving.track
-        for errand in self._all:
-            if errand.track is track and errand.covers(start, end):
-                self.counters.shared += 1
-                errand.waiters.append(serving)
-                return True
-        errand = Errand(track, start, end, None, waiters=[serving])
-        if not self._dispatch(errand, now):
-            return False
-        self.counters.errands += 1
-        self._all.append(errand)
-        track.pins += 1
-        self._edge.at(now + ERRAND_S, lambda now: self._over(errand, now, well=False))
-        return True
+    # -- asking ------------------------------------------------------------------------------------
 
-    def _dispatch(self, errand: Errand, now: float) -> bool:
-        track = errand.track
-        if track.name is None:
-            return False
-        request = Fetch(0, StandaloneFetch(track.name, errand.start, errand.end))
-        publisher = self._edge.publisher(track)
-        if publisher is not None:
-            errand.client = publisher
-            errand.reader = FetchReader(publisher.session.dialect)
-            errand.request_id = publisher.session.request(request)
-            return True
-        nodes = self._edge.elsewhere(track)
-        if nodes:
-            errand.node_id = nodes[0]
-            errand.reader = FetchReader(DRAFT16)
-            errand.request_id = self._edge.tunnel.ask(nodes[0], request, self._told(errand))
-            return True
-        return False
-
-    def _told(self, errand: Errand) -> Callable[[Message | None, float], None]:
-        def told(message: Message | None, now: float) -> None:
-            if isinstance(message, FetchOk):
-                self._answered(errand, message, now)
-            elif message is None or isinstance(message, RequestError):
-                self._over(errand, now, well=False)
-
-        return told
-
-    def answered(self, client: MoqtClient, message: FetchOk, now: float) -> None:
-        """A publisher will send what we asked for."""
-        errand = self._find(client, message.request_id)
-        if errand is not None:
-            self._answered(errand, message, now)
-
-    def _answered(self, errand: Errand, message: FetchOk, now: float) -> None:
-        errand.answer = message
-        if errand.track.properties == TrackProperties():  # nobody has said anything of it yet
-            errand.track.describe(message.properties)
-        if message.end.object:  # or else it says how far it goes, and not how far there is
-            errand.track.cached.saw(last_of(message.end))
-        if errand.finished:
-            self._over(errand, now, well=True)
-
-    def refused(self, client: MoqtClient, message: RequestError, now: float) -> None:
-        """A publisher will not."""
-        errand = self._find(client, message.request_id)
-        if errand is not None:
-            self._over(errand, now, well=False)
-
-    def receive(
-        self, client: MoqtClient, request_id: int, data: bytes, fin: bool, now: float
+    def send(
+        self, serving: FetchWaiter, track: Track, start: Location, end: Location, now: float
     ) -> bool:
-        """Bytes of what we asked a publisher for; False if nobody wants them."""
-        errand = self._find(client, request_id)
-        return errand is not None and self._receive(errand, data, fin, now)
-
-    def receive_from_relay(self, request_id: int, data: bytes, fin: bool, now: float) -> bool:
-        """Bytes of what we asked another relay for."""
-        for errand in self._all:
-            if errand.node_id is not None and errand.request_id == request_id:
-                return self._receive(errand, data, fin, now)
-        return False
-
-    def _receive(self, errand: Errand, data: bytes, fin: bool, now: float) -> bool:
-        reader = errand.reader
-        if reader is None:
+        """Have a range fetched; False if there is nobody to ask."""
+        for fetching in self._open:
+            if fetching.track is track and fetching.fetch.covers(start, end):
+                self.counters.shared += 1
+                fetching.waiters.append(serving)
+                return True
+        opened = self._ask(track, start, end, now)
+        if opened is None:
             return False
-        dialect = DRAFT16 if errand.client is None else errand.client.session.dialect
-        for item in reader.feed(data):
-            place = Location(item.group, item.object_id)
-            begin, errand.at = errand.at, after(place)
-            if isinstance(item, EndOfRange):
-                if item.unknown:
-                    errand.unknown.append((begin, place))
-                continue
-            found: Object | None = item
-            if dialect is not DRAFT16:
-                found = translate_object(item, dialect, DRAFT16)
-            if found is not None:
-                errand.size += len(found.payload)
-                errand.objects.setdefault(found.group, {})[found.object_id] = found
-                errand.track.cached.saw(place)
-        if errand.size > MAX_ERRAND_BYTES:
-            self._over(errand, now, well=False)
-            return False
-        if fin:
-            reader.finish()
-            errand.finished = True
-            if errand.answer is not None:
-                self._over(errand, now, well=True)
+        opened.waiters.append(serving)
+        self.counters.errands += 1
+        self._context.at(now + FETCH_S, lambda now: self.close(opened, now, ok=False))
         return True
 
-    def reset(self, client: MoqtClient, request_id: int, now: float) -> None:
-        """A publisher gave up sending what we asked for."""
-        errand = self._find(client, request_id)
-        if errand is not None:
-            self._over(errand, now, well=False)
+    def _ask(self, track: Track, start: Location, end: Location, now: float) -> _Fetching | None:
+        if track.name is None:
+            return None
+        request = Fetch(0, StandaloneFetch(track.name, start, end))
+        publisher = self._context.publisher(track)
+        if publisher is not None:
+            fetch = UpstreamFetch(track.cached, start, end, publisher.dialect, publisher=publisher)
+            fetching = self._opened(track, fetch)
+            fetch.request_id = publisher.fetch(request)
+            return fetching
+        nodes = self._context.elsewhere(track)
+        if not nodes:
+            return None
+        fetch = UpstreamFetch(track.cached, start, end, DRAFT16, node_id=nodes[0])
+        fetching = self._opened(track, fetch)
+        query = _FetchQuery(self, fetching)
+        fetch.request_id = self._queries.ask(nodes[0], request, query, now)
+        track.shared.upstream_fetches[fetch.request_id] = fetch
+        return fetching
 
-    def client_closed(self, client: AnyClient, now: float) -> None:
-        """A publisher is gone."""
-        for errand in [errand for errand in self._all if errand.client is client]:
-            self._over(errand, now, well=False)
+    def _opened(self, track: Track, fetch: UpstreamFetch) -> _Fetching:
+        fetching = _Fetching(track, fetch, [])
+        self._open.append(fetching)
+        track.fetches.add(fetch)
+        return fetching
 
-    def _find(self, client: MoqtClient, request_id: int) -> Errand | None:
-        for errand in self._all:
-            if errand.client is client and errand.request_id == request_id:
-                return errand
+    # -- what comes back ---------------------------------------------------------------------------
+
+    def answered(self, client: EdgeClient, message: FetchOk, now: float) -> None:
+        """A publisher will send what we asked for."""
+        fetching = self._find(client, message.request_id)
+        if fetching is not None:
+            self.accepted(fetching, message, now)
+
+    def accepted(self, fetching: _Fetching, message: FetchOk, now: float) -> None:
+        """A publisher or another relay will send what we asked for."""
+        track, fetch = fetching.track, fetching.fetch
+        fetch.answer = message
+        if track.properties == TrackProperties():  # nobody has said anything of it yet
+            track.describe(message.properties)
+        if message.end.object:  # or else it says how far it goes, and not how far there is
+            track.cached.saw(last_of(message.end))
+        if fetch.is_finished:
+            self.close(fetching, now, ok=True)
+
+    def refused(self, client: EdgeClient, request_id: int, now: float) -> None:
+        """A publisher will not, or gave up sending it."""
+        fetching = self._find(client, request_id)
+        if fetching is not None:
+            self.close(fetching, now, ok=False)
+
+    def receive(self, client: EdgeClient, request_id: int, data: bytes, *, fin: bool) -> bool:
+        """Bytes of what we asked a publisher for; False if nobody wants them."""
+        fetching = self._find(client, request_id)
+        return fetching is not None and fetching.fetch.receive(data, fin=fin)
+
+    def finished(self, fetch: UpstreamFetch, now: float) -> None:
+        """All of a range has arrived, or more than is held."""
+        for fetching in self._open:
+            if fetching.fetch is fetch and (fetch.is_too_large or fetch.answer is not None):
+                self.close(fetching, now, ok=not fetch.is_too_large)
+                return
+
+    def client_closed(self, client: EdgeClient, now: float) -> None:
+        """A publisher has left."""
+        for fetching in [it for it in self._open if it.fetch.publisher is client]:
+            self.close(fetching, now, ok=False)
+
+    def _find(self, client: EdgeClient, request_id: int) -> _Fetching | None:
+        for fetching in self._open:
+            fetch = fetching.fetch
+            if fetch.publisher is client and fetch.request_id == request_id:
+                return fetching
         return None
 
-    def _over(self, errand: Errand, now: float, *, well: bool) -> None:
-        if errand not in self._all:
+    def close(self, fetching: _Fetching, now: float, *, ok: bool) -> None:
+        """A fetch has come to its end: those who wait for it go on."""
+        if fetching not in self._open:
             return
-        self._all.remove(errand)
-        errand.track.pins -= 1
-        if well:
-            if not errand.unknown:
-                self._remember(errand)
-            if errand.client is not None:
-                errand.client.session.finish(errand.request_id)
-        elif errand.client is not None and errand.request_id in errand.client.session.outgoing:
-            errand.client.session.send(FetchCancel(errand.request_id))
-        for serving in errand.waiters:
-            if not serving.over:
-                serving.resume(errand, now, well=well)
-
-    def _remember(self, errand: Errand) -> None:
-        """What a publisher has been asked for is known: what it did not send is not there."""
-        cached = errand.track.cached
-        if any(item.datagram for items in errand.objects.values() for item in items.values()):
-            return  # for how long these are of use is known to who has them from their publisher
-        for group_id, objects in errand.objects.items():
-            for item in objects.values():
-                cached.group(group_id).add_object(item)
-        if any(group_id not in cached.groups for group_id in errand.objects):
-            return  # there is no room for it
-        first = errand.start.group + (errand.start.object > 0)
-        end = errand.answered_end
-        last = end.group if end.object == 0 else end.group - 1
-        if first <= last:
-            known = [(Location(first, 0), Location(last, LAST_OBJECT))]
-            # One that came after what was here knows nothing of it.
-            for lost in cached.past.lost(known, errand.objects):
-                known = without(known, lost)
-            for low, high in known:
-                whole = low.group + (low.object > 0), high.group - (high.object < LAST_OBJECT)
-                if whole[0] <= whole[1]:
-                    cached.known.append(whole)
-        for group_id in (errand.start.group, end.group):
-            group = cached.groups.get(group_id)
-            if group is not None and errand.start.object == 0 and end.object == 0:
-                group.whole = True
+        self._open.remove(fetching)
+        track, fetch = fetching.track, fetching.fetch
+        track.fetches.discard(fetch)
+        if fetch.publisher is None:
+            track.shared.upstream_fetches.pop(fetch.request_id, None)
+        if ok and not fetch.unknown:
+            fetch.remember(now)
+        if isinstance(fetch.publisher, EdgeClient):
+            fetch.publisher.fetch_closed(fetch.request_id, ok=ok)
+        for serving in fetching.waiters:
+            serving.fetched(fetch, now, ok=ok)

@@ -7,7 +7,7 @@ word that arrives by two ways counts once. When no way leads to a node any more,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from laps.infobase.sequences import SequenceCounters
 from laps.types import sequence_newer
@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from laps.types import NodeId, NodeMetrics
+
+
+# A figure that changed by less than this share, or by less than its floor, is the same.
+METRICS_CHANGE: Final = 0.05
+# Each floor is what varies by itself from one measurement to the next.
+LOAD_FLOOR: Final = 0.01
+LOSS_FLOOR: Final = 0.001
+RATE_FLOOR_BPS: Final = 100_000
+SRTT_FLOOR_US: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +68,30 @@ class Metrics:
         """A node is gone; whatever it says when it is back is taken."""
         old = self._held.pop(node_id, None)
         return None if old is None else MetricsChange(node_id, old, None)
+
+
+def metrics_changed(old: NodeMetrics, new: NodeMetrics) -> bool:
+    """Whether a node has something to say that matters, whatever the sequence."""
+    if _words(old) != _words(new):
+        return True
+    return (
+        _changed(old.load, new.load, LOAD_FLOOR)
+        or _changed(old.capacity_bps, new.capacity_bps, RATE_FLOOR_BPS)
+        or _changed(old.egress_bps, new.egress_bps, RATE_FLOOR_BPS)
+        or any(
+            _changed(before.srtt_us, after.srtt_us, SRTT_FLOOR_US)
+            or _changed(before.loss, after.loss, LOSS_FLOOR)
+            for before, after in zip(old.reachability, new.reachability, strict=True)
+        )
+    )
+
+
+def _words(metrics: NodeMetrics) -> tuple[object, ...]:
+    """What is the same or another, with nothing in between."""
+    reached = [item.node_id for item in metrics.reachability]
+    return metrics.region, metrics.tags, metrics.best_vias, metrics.client_address, reached
+
+
+def _changed(old: float, new: float, floor: float) -> bool:
+    change = abs(new - old)
+    return change > floor and change > METRICS_CHANGE * old

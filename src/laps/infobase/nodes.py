@@ -200,6 +200,10 @@ class Nodes:
         choice = self._best.get(node_id)
         return choice.path.info if choice is not None else None
 
+    def paths(self, node_id: NodeId) -> Collection[PathCandidate]:
+        """Every path to a node, in no order."""
+        return self._paths.get(node_id, {}).values()
+
     def candidates(self, node_id: NodeId) -> tuple[PathCandidate, ...]:
         """Every path to a node, best first, those not admitted last."""
         admitted, refused = self.ranked(node_id)

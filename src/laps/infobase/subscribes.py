@@ -34,7 +34,7 @@ from laps.types import SubscribeInfo, TrackHash, sequence_newer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from laps.types import NodeId
+    from laps.types import NodeId, TrackKey
 
 # A word is on its way no longer than a peer may be silent, 30 s, before its session is given up
 # and with it what was under way. Twice that, for one that was held up at two relays.
@@ -67,11 +67,11 @@ class Subscribes:
 
     def __init__(self) -> None:
         self.counters = SequenceCounters()
-        self._records: dict[NodeId, dict[int, bytes]] = {}
-        self._sources: dict[int, NodeId | set[NodeId]] = {}
+        self._records: dict[NodeId, dict[TrackKey, bytes]] = {}
+        self._sources: dict[TrackKey, NodeId | set[NodeId]] = {}
         self._node_ids: dict[NodeId, NodeId] = {}
         "One number object for each source, whichever message it came in."
-        self._withdrawn: Sequences[int] = Sequences(RETENTION_S, MAX_WITHDRAWN, self.counters)
+        self._withdrawn: Sequences[TrackKey] = Sequences(RETENTION_S, MAX_WITHDRAWN, self.counters)
         self._count = 0
 
     # -- what is said ----------------------------------------------------------------------------
@@ -152,18 +152,18 @@ class Subscribes:
         for source in tuple(self._records):
             yield from self.of_source(source)
 
-    def keys(self) -> Iterator[tuple[NodeId, int]]:
+    def keys(self) -> Iterator[tuple[NodeId, TrackKey]]:
         """The source and the track of every subscribe; the table may change meanwhile."""
         for source in tuple(self._records):
             for track in tuple(self._records.get(source, ())):
                 yield source, track
 
-    def get(self, source: NodeId, full_name_hash: int) -> SubscribeInfo | None:
+    def get(self, source: NodeId, full_name_hash: TrackKey) -> SubscribeInfo | None:
         """The subscribe of a source to a track."""
         record = self._records.get(source, {}).get(full_name_hash)
         return None if record is None else _unpack(source, full_name_hash, record)
 
-    def track_hash(self, full_name_hash: int) -> TrackHash | None:
+    def track_hash(self, full_name_hash: TrackKey) -> TrackHash | None:
         """The hashes of a track that is wanted."""
         sources = self._sources.get(full_name_hash)
         if sources is None:
@@ -172,12 +172,12 @@ class Subscribes:
         _, namespace_hash, name_hash = _RECORD.unpack_from(self._records[source][full_name_hash])
         return TrackHash(namespace_hash, name_hash, full_name_hash)
 
-    def sequence(self, source: NodeId, full_name_hash: int) -> int | None:
+    def sequence(self, source: NodeId, full_name_hash: TrackKey) -> int | None:
         """The last sequence seen, also of what was withdrawn lately."""
         record = self._records.get(source, {}).get(full_name_hash)
         return _sequence(record) if record else self._withdrawn.get(source, full_name_hash)
 
-    def sources(self, full_name_hash: int) -> frozenset[NodeId]:
+    def sources(self, full_name_hash: TrackKey) -> frozenset[NodeId]:
         """The nodes that want a track."""
         sources = self._sources.get(full_name_hash)
         if sources is None:
@@ -189,13 +189,13 @@ class Subscribes:
         for track, record in tuple(self._records.get(node_id, {}).items()):
             yield _unpack(node_id, track, record)
 
-    def tracks(self) -> Iterator[int]:
+    def tracks(self) -> Iterator[TrackKey]:
         """The full name hash of every track that is wanted now."""
         return iter(tuple(self._sources))
 
     # -- how it works ----------------------------------------------------------------------------
 
-    def _index(self, source: NodeId, track: int) -> bool:
+    def _index(self, source: NodeId, track: TrackKey) -> bool:
         """Whether the track had no source before."""
         sources = self._sources.get(track)
         if sources is None:
@@ -206,7 +206,7 @@ class Subscribes:
             sources.add(source)
         return sources is None
 
-    def _unindex(self, source: NodeId, track: int) -> bool:
+    def _unindex(self, source: NodeId, track: TrackKey) -> bool:
         """Whether the track has no source any more."""
         sources = self._sources[track]
         if isinstance(sources, int):
@@ -222,7 +222,7 @@ def _sequence(record: bytes) -> int:
     return record[0] << 8 | record[1]
 
 
-def _unpack(source: NodeId, track: int, record: bytes) -> SubscribeInfo:
+def _unpack(source: NodeId, track: TrackKey, record: bytes) -> SubscribeInfo:
     sequence, namespace_hash, name_hash = _RECORD.unpack_from(record)
     hashes = TrackHash(namespace_hash, name_hash, track)
     return SubscribeInfo(sequence, source, hashes, record[_RECORD.size :])
@@ -233,7 +233,7 @@ class SeenSubscribes:
 
     def __init__(self) -> None:
         self.counters = SequenceCounters()
-        self._seen: Sequences[int] = Sequences(SEEN_RETENTION_S, MAX_SEEN, self.counters)
+        self._seen: Sequences[TrackKey] = Sequences(SEEN_RETENTION_S, MAX_SEEN, self.counters)
 
     def seen(self, info: SubscribeInfo, now: float) -> bool:
         """Whether a word, advertisement or withdraw, is old news; if not, it is from now on."""

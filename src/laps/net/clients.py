@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laps.config import ClientsConfig, Config, EgressConfig
-    from laps.edge.client import ClientLink
+    from laps.edge.client import ClientLink, Rank
     from laps.edge.edge import Edge
-    from laps.edge.moqt_subscription import Rank
     from laps.net.closes import Closes
     from laps.net.connection import Connection
     from laps.net.egress import EgressStream

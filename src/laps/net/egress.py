@@ -128,15 +128,18 @@ class EgressStream:
         self.fin = False
         self._egress = egress
 
-    def write(self, data: BytesLike) -> bool:
-        """Send bytes after those before; False if the stream is over."""
-        return not self.over and self._egress.write(self, data, fin=False)
+    def write(self, data: BytesLike, now: float | None = None) -> bool:
+        """Send bytes after those before; False if the stream is closed.
 
-    def finish(self, data: BytesLike = b"") -> bool:
-        """Send the last bytes; False if the stream is over."""
-        return not self.over and self._egress.write(self, data, fin=True)
+        The TTL counts from `now`, or from the time of the clock.
+        """
+        return not self.over and self._egress.write(self, data, now, fin=False)
 
-    def reset(self, code: int) -> None:
+    def finish(self, data: BytesLike = b"", now: float | None = None) -> bool:
+        """Send the last bytes; False if the stream is closed."""
+        return not self.over and self._egress.write(self, data, now, fin=True)
+
+    def reset(self, code: int, now: float | None = None) -> None:
         """Give the stream up, with what still waits."""
         self._egress.reset(self, code)
 
@@ -225,7 +228,7 @@ class Egress:
         self._open[stream_id] = stream
         return stream
 
-    def write(self, stream: EgressStream, data: BytesLike, *, fin: bool) -> bool:
+    def write(self, stream: EgressStream, data: BytesLike, now: float | None, *, fin: bool) -> bool:
         """As `EgressStream.write` and `finish`."""
         if not self._waits and self._hand_over(stream, data, fin=fin):
             return fin or not stream.over
@@ -236,7 +239,8 @@ class Egress:
             self._queue_of(stream).lane(stream.rank).append(stream)
         # Whoever wrote may use its buffer again; what waits must not change.
         chunk = data if isinstance(data, bytes) else bytes(data)
-        stream.chunks.append((self._clock() + stream.ttl_s, chunk))
+        since = self._clock() if now is None else now
+        stream.chunks.append((since + stream.ttl_s, chunk))
         stream.queued_bytes += size
         stream.fin = stream.over = fin
         self.queued_bytes += size

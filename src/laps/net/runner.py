@@ -2,8 +2,9 @@
 
     a connection is there     relay.link_opened
     bytes, a datagram, …      relay.link_data …, and whatever the relay writes goes out in this turn
-    a connection is over      relay.link_closed, in a turn of its own
-    a deadline                relay.tick
+    a connection is closed    relay.link_closed, in a turn of its own
+    a deadline                relay.tick, edge.tick
+    after each of these       edge.perform, for what follows for clients
 
 The relay never waits and never calls back; everything here runs on one event loop.
 """
@@ -20,8 +21,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from laps.edge.edge import Edge, EdgeSettings
-from laps.edge.quicr import QuicrSettings
+from laps.edge.edge import Edge
+from laps.edge.settings import EdgeSettings, QuicrSettings
 from laps.errors import CloseCode, ConnectNotReceived, LapsError
 from laps.infobase.nodes import SessionId
 from laps.net import tls
@@ -34,11 +35,11 @@ from laps.net.quic import Endpoint
 from laps.net.reporter import Reporter
 from laps.net.senses import Senses
 from laps.relay import failover
-from laps.relay.extensions import ExtensionSettings, PeerLeaving
+from laps.relay.extensions import PeerLeaving
 from laps.relay.peers import PeerArrived
 from laps.relay.relay import Relay
 from laps.relay.roles import RULES, Role
-from laps.relay.settings import RelaySettings
+from laps.relay.settings import ExtensionSettings, RelaySettings
 from laps.routing.plan import NO_PLAN
 from laps.sessions.moqt import MoqtLimits
 from laps.tracks.cache import CacheLimits
@@ -283,6 +284,8 @@ class Runner:
 
     def _reset(self, link: QuicLink, stream_id: int, code: int) -> None:
         self.relay.link_reset(link, stream_id, code, time.monotonic())
+        if self.edge.is_due:
+            self._arm()
 
     def _closed(self, link: QuicLink, close: ConnectionClosed) -> None:
         refused = not close.by_peer and close.reason.startswith("refused")
@@ -302,7 +305,7 @@ class Runner:
 
     def _pressure(self) -> None:
         self.edge.pressure.changed_link(time.monotonic())
-        self.edge.tunnel.writable(time.monotonic())
+        self.edge.requests.writable(time.monotonic())
         self._arm()
 
     def _srtt(self, link: QuicLink) -> None:
@@ -316,6 +319,7 @@ class Runner:
     # -- time --------------------------------------------------------------------------------------
 
     def _arm(self) -> None:
+        self.edge.perform(time.monotonic())
         while self.relay.events:
             event = self.relay.events.popleft()
             if isinstance(event, PeerArrived):
@@ -326,6 +330,7 @@ class Runner:
                 self.relay.journal.note(time.monotonic(), "peer_leaving", node, event.contact)
             else:
                 self.edge.observe(event, time.monotonic())
+                self.edge.perform(time.monotonic())
         due = (self.relay.deadline(), self.edge.deadline())
         deadline = min((at for at in due if at is not None), default=None)
         if self._alarm is not None:

@@ -3,7 +3,7 @@
 - A node is advertised to a control peer unless that peer is the node, or is in the path. A node
   that no data can reach from here is not advertised where data would follow: over a peering that
   carries data.
-- The subscribes of a node go where the node is advertised, right behind the advertisement, and to
+- The subscribes of a node go where the node is advertised, right after the advertisement, and to
   whoever advertises it to us: it may know the node by a peering for data alone. Whoever no longer
   knows a way to a node forgets its subscribes; whoever is told of it again, or tells of it again,
   is told of them again. So there is nothing to repair after a partition.
@@ -21,13 +21,13 @@ from laps.types import NodePathItem, NodeType
 from laps.wire.peering import NodeInfoAdv, NodeInfoWd, SubscribeInfoAdv, SubscribeInfoWd
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from laps.infobase.nodes import Choice, Nodes
     from laps.infobase.subscribes import Subscribes
-    from laps.relay.peers import Peer
+    from laps.relay.extensions import Extensions
+    from laps.relay.peers import Links, Peer
     from laps.types import NodeId, NodeInfo, SubscribeInfo
-    from laps.wire.peering import Message
 
 # A round trip that changed by less than a tenth, or by less than a millisecond, is the same.
 SRTT_CHANGE: Final = 0.1
@@ -42,18 +42,16 @@ class Exchange:
         self_info: NodeInfo,
         nodes: Nodes,
         subscribes: Subscribes,
-        peers: dict[NodeId, Peer],
-        send: Callable[[Peer, Message], None],
+        links: Links,
+        extensions: Extensions,
         gather_s: float,
-        advertised: Callable[[Peer, NodeId], None],
     ) -> None:
         self._self_info = self_info
         self._nodes = nodes
         self._subscribes = subscribes
-        self._peers = peers
-        self._send = send
+        self._links = links
+        self._extensions = extensions
         self._gather_s = gather_s
-        self._advertised = advertised
         self._gathered: dict[NodeId, None] = {}
         self.flush_at: float | None = None
         "When what has gathered is to be sent."
@@ -89,7 +87,7 @@ class Exchange:
         """Tell a peer everything, at the beginning of a control session."""
         peer.told.clear()
         for info in self._subscribes.of_source(self._self_info.id):
-            self._send(peer, SubscribeInfoAdv(info))
+            self._links.send(peer, SubscribeInfoAdv(info))
         for node_id in list(self._nodes):
             self._advertise(peer, node_id)
 
@@ -101,14 +99,14 @@ class Exchange:
         if before is not None and not _is_news(before, info):
             return
         peer.told[node_id] = info
-        self._send(peer, NodeInfoAdv(info))
+        self._links.send(peer, NodeInfoAdv(info))
         if before is None:
             for subscribe in self._subscribes.of_source(node_id):
-                self._send(peer, SubscribeInfoAdv(subscribe))
-            self._advertised(peer, node_id)
+                self._links.send(peer, SubscribeInfoAdv(subscribe))
+            self._extensions.advertised(peer, node_id)
 
     def _withdraw(self, peer: Peer, node_id: NodeId) -> None:
-        self._send(peer, NodeInfoWd(peer.told.pop(node_id)))
+        self._links.send(peer, NodeInfoWd(peer.told.pop(node_id)))
 
     def _advertisement(self, peer: Peer, node_id: NodeId) -> NodeInfo | None:
         """What to tell a peer of a node; None: nothing."""
@@ -129,9 +127,8 @@ class Exchange:
         return path.carries_data or not peer.has_data
 
     def _control_peers(self) -> list[Peer]:
-        return [
-            peer for peer in self._peers.values() if peer.control is not None and not peer.is_stub
-        ]
+        peers = self._links.peers.values()
+        return [peer for peer in peers if peer.control is not None and not peer.is_stub]
 
     # -- subscribes --------------------------------------------------------------------------------
 
@@ -149,13 +146,13 @@ class Exchange:
             if peer is heard_from or peer.node_id == source:
                 continue
             if source == self._self_info.id or peer.knows(source) or stateless:
-                self._send(peer, message)
+                self._links.send(peer, message)
 
     def node_claimed(self, peer: Peer, node_id: NodeId) -> None:
         """A peer now knows a node by a way of its own, perhaps one that carries no subscribes."""
         if node_id not in peer.told and node_id != peer.node_id:
             for info in self._subscribes.of_source(node_id):
-                self._send(peer, SubscribeInfoAdv(info))
+                self._links.send(peer, SubscribeInfoAdv(info))
 
 
 def _is_news(before: NodeInfo, info: NodeInfo) -> bool:

@@ -1,7 +1,7 @@
 """What a relay does with the extensions of ALPN `laps-x1`: metrics, namespaces and leaving.
 
 - Metrics and namespaces travel as subscribes do: from the node they are of, to every control peer
-  that is told of that node, and right behind its advertisement; never back to where they came from,
+  that is told of that node, and right after its advertisement; never back to where they came from,
   nor to the node itself. Whoever no longer knows a way to a node forgets what it said.
 - Every relay but a Stub keeps them, a Via too: there are few of them, and a peer that comes later
   is told.
@@ -15,10 +15,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any
 
 from laps.errors import InvalidEncoding
-from laps.infobase.metrics import Metrics, MetricsChange
+from laps.infobase.metrics import Metrics, MetricsChange, metrics_changed
 from laps.infobase.namespaces import NamespaceChange, Namespaces
 from laps.relay.roles import Role
 from laps.types import NamespaceInfo, next_sequence
@@ -32,34 +32,16 @@ from laps.wire.extensions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping
+    from collections import deque
+    from collections.abc import Hashable
 
     from laps.infobase.namespaces import Names
     from laps.infobase.nodes import Nodes, SessionId
-    from laps.relay.peers import Peer, PeerLink
+    from laps.relay.peers import Links, Peer, PeerLink
+    from laps.relay.settings import ExtensionSettings
     from laps.routing.draining import Draining
     from laps.types import NodeId, NodeMetrics
     from laps.wire.peering import Message
-
-# A figure that changed by less than this share, or by less than its floor, is the same.
-METRICS_CHANGE: Final = 0.05
-# Each floor is what varies by itself from one measurement to the next.
-LOAD_FLOOR: Final = 0.01
-LOSS_FLOOR: Final = 0.001
-RATE_FLOOR_BPS: Final = 100_000
-SRTT_FLOOR_US: Final = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class ExtensionSettings:
-    """What an operator may decide about the extensions."""
-
-    metrics_s: float = 2.0
-    "Our own metrics are told no more often than this, as nodes are."
-    confirm_s: float = 5.0
-    "How long a node that is back has to say what it still offers."
-    grace_s: float = 5.0
-    "How long we stay after GOAWAY: two hops learn of other ways, at 2 s each, and take them."
 
 
 @dataclass(slots=True)
@@ -100,14 +82,15 @@ class Extensions:
         role: Role,
         nodes: Nodes,
         draining: Draining,
-        peers: Mapping[NodeId, Peer],
-        send: Callable[[PeerLink, Message], None],
-        nodes_touched: Callable[[Iterable[NodeId], float], None],
-        report: Callable[[ExtensionEvent], None],
+        links: Links,
+        events: deque[Any],
         settings: ExtensionSettings,
         epoch: int,
     ) -> None:
-        """`nodes` selects with `draining`; `epoch` is the time of day, for sequence numbers."""
+        """`nodes` selects with `draining`; `events` receives what the shell may want to know.
+
+        `epoch` is the time of day, for sequence numbers.
+        """
         self.settings = settings
         self.counters = ExtensionCounters()
         self.metrics = Metrics()
@@ -116,10 +99,8 @@ class Extensions:
         self._is_stub = role is Role.STUB
         self._nodes = nodes
         self._draining = draining
-        self._peers = peers
-        self._send = send
-        self._nodes_touched = nodes_touched
-        self._report = report
+        self._links = links
+        self._events = events
         self._epoch = epoch
         self._begun: dict[NodeId, PeerLink] = {}
         "The control link on which each peer has been told what is our own."
@@ -150,7 +131,7 @@ class Extensions:
         self._begun[peer.node_id] = control
         self._tell_all_of(peer, self._self_id)
         if self._goaway is not None:
-            self._send(control, self._goaway)
+            self._links.send_on(control, self._goaway)
         if not self._is_stub:
             due = now + self.settings.confirm_s
             self._confirming[peer.node_id] = _Confirming(control, due)
@@ -192,8 +173,6 @@ class Extensions:
                 return self._namespace_heard(peer, info, added=True, now=now)
             case NamespaceInfoWd(info):
                 return self._namespace_heard(peer, info, added=False, now=now)
-            case GoAway():
-                self._peer_leaves(peer, message, now)
             case _:
                 return False
         return True
@@ -201,7 +180,7 @@ class Extensions:
     def link_closed(self, link_id: SessionId) -> None:
         """A link is about to be over; its peer still has it."""
         self._draining.discard(link_id)
-        for peer in self._peers.values():
+        for peer in self._links.peers.values():
             if link_id not in peer.links:
                 continue
             if not peer.is_stub:
@@ -215,9 +194,9 @@ class Extensions:
         self._lost.discard(node_id)
         self._confirming.pop(node_id, None)
         if (gone := self.metrics.purge_source(node_id)) is not None:
-            self._report(gone)
+            self._events.append(gone)
         for change in self.namespaces.purge_source(node_id):
-            self._report(change)
+            self._events.append(change)
             self._tell_stubs((change.info.namespace, change.info.name), now)
 
     # -- our own -----------------------------------------------------------------------------------
@@ -294,9 +273,9 @@ class Extensions:
     def drain(self, now: float, contact: str = "") -> float:
         """Tell every peer that we leave, and where to go instead; when links may be closed."""
         self._goaway = GoAway(round(self.settings.grace_s * 1000), contact)
-        links = [link for peer in self._peers.values() if (link := _extended_link(peer))]
+        links = [link for peer in self._links.peers.values() if (link := _extended_link(peer))]
         for link in links:
-            self._send(link, self._goaway)
+            self._links.send_on(link, self._goaway)
         return now + self.settings.grace_s if links else now
 
     def offers(self) -> list[tuple[Names, Hashable, NodeId]]:
@@ -311,12 +290,12 @@ class Extensions:
 
     def is_leaving(self, node_id: NodeId) -> bool:
         """Whether a peer has said GOAWAY and is still there."""
-        peer = self._peers.get(node_id)
+        peer = self._links.peers.get(node_id)
         return peer is not None and any(link_id in self._draining for link_id in peer.links)
 
     def is_lost(self, node_id: NodeId) -> bool:
         """Whether a node was a peer and no link to it is left, though others lead to it."""
-        return node_id in self._lost and node_id not in self._peers
+        return node_id in self._lost and node_id not in self._links.peers
 
     # -- time --------------------------------------------------------------------------------------
 
@@ -355,7 +334,7 @@ class Extensions:
         if self._is_stub or not self._is_wanted(peer, metrics.source_node_id):
             return False
         if (change := self.metrics.add(metrics)) is not None:
-            self._report(change)
+            self._events.append(change)
             self._flood(NodeMetricsAdv(metrics), metrics.source_node_id, heard_from=peer)
         return True
 
@@ -371,14 +350,14 @@ class Extensions:
     ) -> None:
         take = self.namespaces.add if added else self.namespaces.withdraw
         if (change := take(info, now)) is not None:
-            self._report(change)
+            self._events.append(change)
             message = NamespaceInfoAdv(info) if added else NamespaceInfoWd(info)
             self._flood(message, info.source_node_id, heard_from)
             self._tell_stubs((info.namespace, info.name), now)
 
     def _confirm(self, node_id: NodeId, confirming: _Confirming, now: float) -> None:
         """What a node no longer says, some time after it came, is withdrawn on its behalf."""
-        peer = self._peers.get(node_id)
+        peer = self._links.peers.get(node_id)
         if peer is None or peer.control is not confirming.control:
             return
         # The two sides need not agree which link control uses: what was said on any counts.
@@ -388,16 +367,16 @@ class Extensions:
                 gone = replace(info, sequence=(info.sequence + 1) & 0xFFFF)
                 self._take(gone, added=False, heard_from=peer, now=now)
 
-    def _peer_leaves(self, peer: Peer, goaway: GoAway, now: float) -> None:
-        """From now on other ways are taken, where there are any."""
+    def peer_leaves(self, peer: Peer, goaway: GoAway, now: float) -> set[NodeId]:
+        """From now on other ways are taken, where there are any; the nodes that are touched."""
         self.counters.goaways_received += 1
         self._draining.add(peer.links)
         touched: set[NodeId] = set()
         for link_id in peer.links:
             self._nodes.reselect(link_id)
             touched.update(self._nodes.via(link_id))
-        self._report(PeerLeaving(peer.node_id, goaway.contact, now + goaway.grace_ms / 1000))
-        self._nodes_touched(touched, now)
+        self._events.append(PeerLeaving(peer.node_id, goaway.contact, now + goaway.grace_ms / 1000))
+        return touched
 
     # -- what goes out -----------------------------------------------------------------------------
 
@@ -410,23 +389,23 @@ class Extensions:
             return
         metrics = self.metrics.get(node_id)
         if metrics is not None:
-            self._send(peer.control, NodeMetricsAdv(metrics))
+            self._links.send_on(peer.control, NodeMetricsAdv(metrics))
         for info in self.namespaces.of_source(node_id):
-            self._send(peer.control, NamespaceInfoAdv(info))
+            self._links.send_on(peer.control, NamespaceInfoAdv(info))
 
     def _flood(self, message: Message, source: NodeId, heard_from: Peer | None) -> None:
-        for peer in self._peers.values():
+        for peer in self._links.peers.values():
             if peer is heard_from or peer.node_id == source or not self._hears(peer):
                 continue
             # A peer that knows the node by itself may know it by a way that is gone.
             metrics = isinstance(message, NodeMetricsAdv)
             knows = source in peer.told if metrics else peer.knows(source)
             if peer.control is not None and (source == self._self_id or knows):
-                self._send(peer.control, message)
+                self._links.send_on(peer.control, message)
 
     def _tell_stubs(self, names: Names, now: float) -> None:
         """What is offered has changed: tell the Stubs, each of what others than itself offer."""
-        for peer in self._peers.values():
+        for peer in self._links.peers.values():
             if peer.is_stub:
                 self._review_stub(peer, names, now)
 
@@ -451,7 +430,7 @@ class Extensions:
         sequence = next_sequence(self._stub_sequences.get(names), self._epoch + int(now))
         self._stub_sequences[names] = sequence
         info = NamespaceInfo(sequence, self._self_id, *names)
-        self._send(control, NamespaceInfoAdv(info) if added else NamespaceInfoWd(info))
+        self._links.send_on(control, NamespaceInfoAdv(info) if added else NamespaceInfoWd(info))
 
     def _tell_own(self, names: Names, heard_from: Peer | None, *, added: bool, now: float) -> None:
         last = self.namespaces.sequence(self._self_id, names)
@@ -473,7 +452,7 @@ class Extensions:
         metrics = replace(self._measured, sequence=sequence)
         self._metrics_told_at = now
         if (change := self.metrics.add(metrics)) is not None:
-            self._report(change)
+            self._events.append(change)
             self._flood(NodeMetricsAdv(metrics), self._self_id, heard_from=None)
 
 
@@ -481,30 +460,3 @@ def _extended_link(peer: Peer) -> PeerLink | None:
     """The link that extension messages to a peer may go by: the control link, or any."""
     links = peer.links.values() if peer.control is None else (peer.control, *peer.links.values())
     return next((peer_link for peer_link in links if peer_link.link.extended), None)
-
-
-def metrics_changed(old: NodeMetrics, new: NodeMetrics) -> bool:
-    """Whether a node has something to say that matters, whatever the sequence."""
-    if _words(old) != _words(new):
-        return True
-    return (
-        _changed(old.load, new.load, LOAD_FLOOR)
-        or _changed(old.capacity_bps, new.capacity_bps, RATE_FLOOR_BPS)
-        or _changed(old.egress_bps, new.egress_bps, RATE_FLOOR_BPS)
-        or any(
-            _changed(before.srtt_us, after.srtt_us, SRTT_FLOOR_US)
-            or _changed(before.loss, after.loss, LOSS_FLOOR)
-            for before, after in zip(old.reachability, new.reachability, strict=True)
-        )
-    )
-
-
-def _words(metrics: NodeMetrics) -> tuple[object, ...]:
-    """What is the same or another, with nothing in between."""
-    reached = [item.node_id for item in metrics.reachability]
-    return metrics.region, metrics.tags, metrics.best_vias, metrics.client_address, reached
-
-
-def _changed(old: float, new: float, floor: float) -> bool:
-    change = abs(new - old)
-    return change > floor and change > METRICS_CHANGE * old

@@ -10,14 +10,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from laps.errors import ConnectResponseNotReceived
+from laps.sessions.peer import SendControl, State
 from laps.types import DataDirection, NodeType, PeerMode, format_node_id
+from laps.wire.peering import SubscribeNodeSetAdv, SubscribeNodeSetWd
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from laps.infobase.namespaces import Names
     from laps.infobase.nodes import SessionId
     from laps.relay.ports import Link
+    from laps.relay.settings import RelayCounters
+    from laps.routing.forwarding import SnsUpdate
     from laps.sessions.peer import PeerSession
-    from laps.types import NodeId, NodeInfo
+    from laps.types import NodeId, NodeInfo, TrackKey
+    from laps.wire.peering import Message
 
 # Two links that both sides dialled within this time are established at the same time: longer than
 # any round trip, shorter than any redial that follows a loss.
@@ -35,14 +43,14 @@ class PeerLink:
     direction: DataDirection = DataDirection.BIDIRECTIONAL
     established_at: float = 0.0
     early: list[tuple[int, bytes, bool]] = field(default_factory=list)
-    "Data that came ahead of the response to our CONNECT."
+    "Data that arrived before the response to our CONNECT."
     srtt_us: int = 0
     "As last laid down; it follows the link's by steps that are worth speaking of."
     laid_down: bool | None = None
     "Whether its paths were laid down as carrying data; None: not at all."
     heard: dict[NodeId, NodeInfo] = field(default_factory=dict)
     "The nodes the peer has told us of on it."
-    confirmed: set[int] = field(default_factory=set)
+    confirmed: set[TrackKey] = field(default_factory=set)
     "The tracks that the peer itself has subscribed to on this link."
     offered: set[Names] = field(default_factory=set)
     "The namespaces and tracks that it has offered on it."
@@ -68,6 +76,18 @@ class PeerLink:
         """Whether the peer may send data on it."""
         one_way = self.direction is DataDirection.UNIDIRECTIONAL
         return self.has_data and not (self.link.dialled and one_way)
+
+    def hold(self, stream_id: int, data: bytes, fin: bool, limit_bytes: int) -> None:
+        """Data has overtaken the CONNECT_RESPONSE, since QUIC keeps no order between streams."""
+        self.early.append((stream_id, data, fin))
+        if sum(len(data) for _, data, _ in self.early) > limit_bytes:
+            self.session.require_established("so much data")
+
+    def give_up_waiting(self, now: float) -> None:
+        """Close the link if the CONNECT_RESPONSE has not followed the data in time."""
+        if self.session.state is State.AWAIT_RESPONSE:
+            code = ConnectResponseNotReceived.code
+            self.link.close(code, "data arrived, and no response after it in time")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +115,7 @@ class Peer:
     "The control link on which it has been told everything."
     told: dict[NodeId, NodeInfo] = field(default_factory=dict)
     "The nodes we have told it of."
-    confirmed: set[int] | None = None
+    confirmed: set[TrackKey] | None = None
     "The tracks it has said to be subscribed to since the control link is up, for a while."
 
     @property
@@ -154,6 +174,59 @@ class Peer:
             ):
                 return other
         return first
+
+
+class Links:
+    """The links of a relay, the peers at their other ends, and what is said to them."""
+
+    def __init__(self, counters: RelayCounters) -> None:
+        self.peers: dict[NodeId, Peer] = {}
+        self.links: dict[SessionId, Link] = {}
+        self.peer_links: dict[SessionId, PeerLink] = {}
+        "Every link with its session, whether or not its peer has introduced itself."
+        self._counters = counters
+
+    def node_of(self, link_id: SessionId) -> NodeId | None:
+        """The peer at the other end of a link, once it has introduced itself."""
+        peer_link = self.peer_links.get(link_id)
+        return None if peer_link is None or peer_link.peer is None else peer_link.peer.node_id
+
+    def sends_data(self, node_id: NodeId) -> bool:
+        """Whether data can be sent to a peer by any link."""
+        peer = self.peers.get(node_id)
+        return peer is not None and peer.sends_data
+
+    def data_link(self, node_id: NodeId, number: int) -> SessionId | None:
+        """The link that data of one of many flows takes to a peer."""
+        peer = self.peers.get(node_id)
+        return None if peer is None else peer.data_link(number)
+
+    def send(self, peer: Peer, message: Message) -> None:
+        """Send a message to a peer, by its control link."""
+        if peer.control is not None:
+            self.send_on(peer.control, message)
+
+    def send_on(self, peer_link: PeerLink, message: Message) -> None:
+        """Send a message by one link."""
+        for effect in peer_link.session.send(message):
+            if isinstance(effect, SendControl):
+                self.write(peer_link, effect)
+
+    def write(self, peer_link: PeerLink, effect: SendControl) -> None:
+        """Write on the control stream of a link."""
+        self._counters.control_sent += 1
+        peer_link.link.send_control(effect.stream_id, effect.data)
+
+    def send_sns(self, updates: Iterable[SnsUpdate]) -> None:
+        """Advertise subscriber node sets, or withdraw them."""
+        for update in updates:
+            peer_link = self.peer_links.get(update.link)
+            if peer_link is None:
+                continue
+            if update.nodes:
+                self.send_on(peer_link, SubscribeNodeSetAdv(update.sns_id, update.nodes))
+            else:
+                self.send_on(peer_link, SubscribeNodeSetWd(update.sns_id))
 
 
 def _mix(number: int, link_id: int) -> int:

@@ -7,33 +7,52 @@ on the way need not know what it is for.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from laps.relay.data import DIRECT_PRIORITY
+from laps.relay.framing import DirectStream, Wrapped
+from laps.routing.forwarding import FromClient, FromPeer, ToNode
 from laps.types import Location
 from laps.wire.moqt.data import encode_subgroup_header
 from laps.wire.moqt.dialect import DRAFT16
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Mapping
 
     from laps.infobase.nodes import Nodes, SessionId
-    from laps.relay.data import DataPlane
-    from laps.relay.peers import Peer, PeerLink
+    from laps.relay.peers import Links
     from laps.relay.stub import StubClient
-    from laps.routing.forwarding import SnsUpdate
+    from laps.routing.forwarding import Fib
     from laps.tracks.cached_stream import CachedStream
     from laps.tracks.ports import Client, OutStream
-    from laps.tracks.streams import LiveStream
-    from laps.tracks.track import Live
-    from laps.types import NodeId, TrackHash
+    from laps.tracks.streams import IncomingStream
+    from laps.tracks.track import Track
+    from laps.tracks.tracks import Tracks
+    from laps.types import NodeId, TrackHash, TrackKey
     from laps.wire.extensions import RelayRequest, RelayResponse
-    from laps.wire.peering import Message
 
-
-# As long as data may be ahead of its set.
+# As long as data may arrive before its set.
 JOINING_S: Final = 1.0
+
+# Somebody waits for it, and what is live matters more to others: in the middle.
+DIRECT_PRIORITY: Final = 128
+
+
+class _NodeStream(DirectStream):
+    """A stream to a node that need not be a peer."""
+
+    def __init__(self, outs: list[OutStream], fib: Fib, links: Links, key: ToNode) -> None:
+        super().__init__(outs)
+        self._fib = fib
+        self._links = links
+        self._key = key
+        if not outs:
+            self.close()
+
+    def withdraw(self) -> None:
+        """As `DirectStream.withdraw`."""
+        self._links.send_sns(self._fib.remove(self._key))
 
 
 class Reach:
@@ -43,44 +62,41 @@ class Reach:
         self,
         self_id: NodeId,
         nodes: Nodes,
-        peers: Mapping[NodeId, Peer],
+        links: Links,
         stubs: Mapping[SessionId, StubClient],
-        live: Live,
-        data: DataPlane,
-        send: Callable[[PeerLink, Message], None],
-        tell_sns: Callable[[Iterable[SnsUpdate]], None],
+        tracks: Tracks,
+        fib: Fib,
     ) -> None:
-        self.take: Callable[[RelayRequest | RelayResponse, float], None] | None = None
-        "Takes requests and answers that are for this relay."
-        self.told: dict[tuple[NodeId, int], Location] = {}
+        self.received: deque[RelayRequest | RelayResponse] = deque()
+        "Requests and answers that are for this relay."
+        self.told: dict[tuple[NodeId, TrackKey], Location] = {}
         "How far a track was, as nodes that are about to subscribe were told, by node and track."
         self.undelivered = 0
         "Requests and answers that no way led to."
         self._self_id = self_id
         self._nodes = nodes
-        self._peers = peers
+        self._links = links
         self._stubs = stubs
-        self._live = live
-        self._data = data
-        self._send = send
-        self._tell_sns = tell_sns
-        live.began = self.began
+        self._tracks = tracks
+        self._fib = fib
+        self._opened = 0
 
-    def receive(self, message: RelayRequest | RelayResponse, now: float) -> None:
+    # -- messages ----------------------------------------------------------------------------------
+
+    def receive(self, message: RelayRequest | RelayResponse) -> None:
         """A request or an answer: for us, or on its way."""
         if message.target_node_id == self._self_id:
-            if self.take is not None:
-                self.take(message, now)
+            self.received.append(message)
         elif message.hops > 0:
             self.send(message.target_node_id, replace(message, hops=message.hops - 1))
 
     def send(self, node_id: NodeId, message: RelayRequest | RelayResponse) -> bool:
         """Send to the peer that leads to a node; False if none does that takes extensions."""
         for peer_id in (node_id, *(path.peer_id for path in self._nodes.candidates(node_id))):
-            peer = self._peers.get(peer_id)
+            peer = self._links.peers.get(peer_id)
             control = None if peer is None else peer.control
             if control is not None and control.link.extended:
-                self._send(control, message)
+                self._links.send_on(control, message)
                 return True
         self.undelivered += 1
         return False
@@ -88,81 +104,105 @@ class Reach:
     def has_room(self, node_id: NodeId) -> bool:
         """Whether little waits on the way to a node."""
         for peer_id in (node_id, *(path.peer_id for path in self._nodes.candidates(node_id))):
-            if (peer := self._peers.get(peer_id)) is not None:
+            if (peer := self._links.peers.get(peer_id)) is not None:
                 return not any(peer_link.link.pressed for peer_link in peer.links.values())
         return True
 
+    # -- streams -----------------------------------------------------------------------------------
+
     def open_stream(
-        self, node_id: NodeId, full_name_hash: int, priority: int = DIRECT_PRIORITY, ttl_us: int = 0
+        self, node_id: NodeId, key: TrackKey, priority: int = DIRECT_PRIORITY, ttl_us: int = 0
     ) -> OutStream:
         """A data stream to one node alone; a Stub has its own way."""
-        live = self._live.get(full_name_hash)
+        track = self._tracks.get(key)
         for stub in self._stubs.values():
-            if stub.peer.node_id == node_id and live is not None:
-                return stub.open_direct(live.hash, priority, ttl_us)
-        return self._data.open_direct(node_id, full_name_hash, priority, ttl_us, self._tell_sns)
+            if stub.peer.node_id == node_id and track is not None:
+                return stub.open_direct(track.hash, priority, ttl_us)
+        return self._open_direct(node_id, key, priority, ttl_us)
 
-    def catch_up(self, client: Client, full_name_hash: int, node_id: NodeId) -> None:
+    def _open_direct(self, node_id: NodeId, key: TrackKey, priority: int, ttl_us: int) -> OutStream:
+        """Under a set of its own for as long as it is open."""
+        self._opened += 1
+        flow_key = ToNode(node_id, key, self._opened)
+        self._links.send_sns(self._fib.install(flow_key, [node_id], local=False))
+        flow = self._fib.get(flow_key)
+        outs: list[OutStream] = []
+        for link_id, sns_id in [] if flow is None else flow.current():
+            if (link := self._links.links.get(link_id)) is not None:
+                out = link.open_stream(priority, ttl_us)
+                outs.append(Wrapped(out, sns_id, key, priority, ttl_us))
+        return _NodeStream(outs, self._fib, self._links, flow_key)
+
+    # -- late joiners ------------------------------------------------------------------------------
+
+    def catch_up(self, track: Track, client: Client, node_id: NodeId, now: float) -> None:
         """A node joins a track: give it the streams that are open, from their beginning.
 
-        Where it has asked how far the track is, its subscribe may be behind by whole groups: it is
+        Where it has asked how far the track is, its subscribe may be late by whole groups: it is
         given those too.
         """
-        live = self._live.get(full_name_hash)
-        if live is None:
-            return
-        for stream in list(live.streams.values()):
+        for stream in list(track.streams.values()):
             if stream.source is client:
-                self._join(stream, node_id, fin=False)
-        if self._data.shares_set(client, full_name_hash, node_id):
-            live.joining[node_id] = self._live.cache.now + JOINING_S
-        told = self.told.pop((node_id, full_name_hash), None)
+                self._join(track.key, stream, node_id, fin=False, now=now)
+        if self._shares_set(client, track.key, node_id):
+            track.joining[node_id] = now + JOINING_S
+        told = self.told.pop((node_id, track.key), None)
         if told is None:
             return
-        for group_id in sorted(group for group in live.cached.groups if group >= told.group):
-            for cached in live.cached.groups[group_id].streams:
+        for group_id in sorted(group for group in track.cached.groups if group >= told.group):
+            for cached in track.cached.groups[group_id].streams:
                 if cached.source is client and cached.fin and not cached.base:
-                    self._send_again(node_id, full_name_hash, cached, told)
+                    self._send_again(node_id, track.key, cached, told, now)
 
-    def join_stub(self, stub: StubClient, track: TrackHash) -> None:
+    def join_stub(self, stub: StubClient, track: TrackHash, now: float) -> None:
         """A Stub joins a track: give it the streams that are open, but its own."""
-        live = self._live.get(track.full_name_hash)
-        for stream in () if live is None else list(live.streams.values()):
+        found = self._tracks.get(track.full_name_hash)
+        for stream in () if found is None else list(found.streams.values()):
             if stub not in (stream.source, stream.exclude):
-                self._join(stream, stub.peer.node_id, fin=False)
+                self._join(track.full_name_hash, stream, stub.peer.node_id, fin=False, now=now)
 
-    def began(self, stream: LiveStream, fin: bool) -> None:
-        """A stream begins while nodes are joining.
+    def serve_joining(self, now: float) -> None:
+        """Streams began while nodes join their tracks.
 
-        They were added to a set under its old id, as the document has it. A relay that hears of the
-        stream ahead of the set sends it where the set was before; so they are given it apart as
-        well, and keep what comes first.
+        The nodes were added to a set under its old id, as the document has it. A relay that hears
+        of the stream before the set sends it where the set was before; so they are given it apart
+        as well, and keep what comes first.
         """
-        joining, now = stream.track.joining, self._live.cache.now
-        for node_id, until in list(joining.items()):
-            if until < now:
-                del joining[node_id]
-            elif not isinstance(stream.source, tuple):  # a publisher's, here or at a Stub
-                self._join(stream, node_id, fin=fin)
+        shared = self._tracks.shared
+        began, shared.began = shared.began, []
+        for key, stream, fin in began:
+            track = self._tracks.get(key)
+            for node_id, until in [] if track is None else list(track.joining.items()):
+                if until < now and track is not None:
+                    del track.joining[node_id]
+                elif not isinstance(stream.source, FromPeer):  # a publisher's, here or at a Stub
+                    self._join(key, stream, node_id, fin=fin, now=now)
 
-    def _join(self, stream: LiveStream, node_id: NodeId, *, fin: bool) -> None:
+    def _join(
+        self, key: TrackKey, stream: IncomingStream, node_id: NodeId, *, fin: bool, now: float
+    ) -> None:
         cached = stream.cached
         if cached is None or cached.base:
             return
-        key = stream.track.hash.full_name_hash
         out = self.open_stream(node_id, key, stream.priority, stream.ttl_us)
         whole = b"".join((stream.head, *cached.chunks))
         if fin:
-            out.finish(whole)
-        elif out.write(whole):
+            out.finish(whole, now)
+        elif out.write(whole, now):
             stream.add(out)
 
     def _send_again(
-        self, node_id: NodeId, full_name_hash: int, cached: CachedStream, told: Location
+        self, node_id: NodeId, key: TrackKey, cached: CachedStream, told: Location, now: float
     ) -> None:
         """A stream that has ended, if some of it came after what a node was told."""
         header, last = cached.header, cached.scan().complete_id
         if Location(header.group, last) > told:
             priority = DIRECT_PRIORITY if header.priority is None else header.priority
-            out = self.open_stream(node_id, full_name_hash, priority)
-            out.finish(b"".join((encode_subgroup_header(header, DRAFT16), *cached.chunks)))
+            out = self.open_stream(node_id, key, priority)
+            out.finish(b"".join((encode_subgroup_header(header, DRAFT16), *cached.chunks)), now)
+
+    def _shares_set(self, client: Client, key: TrackKey, node_id: NodeId) -> bool:
+        """Whether a publisher's track goes to a node by a set that has others in it."""
+        flow = self._fib.get(FromClient(client, key))
+        sets = [] if flow is None else [out.nodes for out in flow.outs.values()]
+        return any(node_id in nodes and len(nodes) > 1 for nodes in sets)

@@ -5,11 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from laps.relay.extensions import ExtensionSettings
 from laps.tracks.cache import CacheLimits
 
 # More than a shell leaves unread in one turn, unless it does not read them at all.
 MAX_EVENTS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ExtensionSettings:
+    """What an operator may decide about the extensions."""
+
+    metrics_s: float = 2.0
+    "Our own metrics are told no more often than this, as nodes are."
+    confirm_s: float = 5.0
+    "How long a node that is back has to say what it still offers."
+    grace_s: float = 5.0
+    "How long we stay after GOAWAY: two hops learn of other ways, at 2 s each, and take them."
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +32,11 @@ class RelaySettings:
     unsubscribe_s: float = 5.0
     "The last subscriber's leaving is told after this long, if none has come meanwhile."
     reflect: bool = False
-    "A Via keeps subscribes and passes them to peers that come later, as a Control server does."
+    "A Via keeps subscribes and passes them to peers that join later, as a Control server does."
     hold_s: float = 1.0
-    "Data waits this long for its SNS, and an SNS that was withdrawn for the last of its data,"
+    "How long data waits for its SNS, and an SNS that was withdrawn for the last of its data."
     hold_bytes: int = 256 * 1024
-    "and so much of it for each link."
+    "How much of it waits for each link."
     confirm_s: float = 5.0
     "How long a node that is back has to say what it still subscribes to."
     orphan_s: float = 10.0
@@ -42,7 +53,4 @@ class RelayCounters:
     control_received: int = 0
     refused_peers: int = 0
     unwanted_messages: int = 0
-    unreachable_targets: int = 0
     unknown_sns_withdraws: int = 0
-    unmet_plans: int = 0
-    "Times the peer that a plan names did not lead to an s-relay, and selection decided."

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from laps.relay.data import Direct, Wrapped
+from laps.relay.framing import DirectStream, Wrapped
 from laps.routing.forwarding import SnsIds
-from laps.types import SubscribeInfo
-from laps.wire.objects import encode_datagram_header, encode_new_stream_header
+from laps.tracks.ports import Answers
+from laps.types import SubscribeInfo, next_sequence
+from laps.wire.objects import encode_datagram_header
 from laps.wire.peering import (
     SubscribeInfoAdv,
     SubscribeInfoWd,
@@ -20,17 +21,18 @@ from laps.wire.peering import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from laps.relay.peers import Peer
+    from laps.infobase.subscribes import Subscribes
+    from laps.relay.peers import Links, Peer
     from laps.relay.ports import Link
     from laps.tracks.ports import OutStream
-    from laps.types import NodeId, SnsId, TrackHash
+    from laps.types import NodeId, SnsId, TrackHash, TrackKey
     from laps.wire.peering import Message
 
 
 class StubClient:
-    """The Stub behind a link."""
+    """The Stub at the other end of a link."""
 
     echoes = False
 
@@ -39,29 +41,32 @@ class StubClient:
         peer: Peer,
         link: Link,
         self_id: NodeId,
-        send: Callable[[Message], None],
-        next_sequence: Callable[[int], int],
+        links: Links,
+        subscribes: Subscribes,
+        epoch: int,
     ) -> None:
+        """`subscribes` and `epoch` tell which sequence numbers are new to the Stub."""
         self.peer = peer
         self._link = link
         self._self_id = self_id
-        self._send = send
-        self._next_sequence = next_sequence
-        self._asked: dict[int, bytes] = {}
-        self._said = 0
-        "Sequence numbers used: a word to the Stub is newer than the one before."
+        self._links = links
+        self._subscribes = subscribes
+        self._epoch = epoch
+        self._asked: dict[TrackKey, bytes] = {}
+        self._sent = 0
+        "Sequence numbers used: each message to the Stub is newer than the one before."
         self._ids = SnsIds()
-        self._sets: dict[int, SnsId] = {}
+        self._sets: dict[TrackKey, SnsId] = {}
 
     @property
-    def sets(self) -> Mapping[int, SnsId]:
+    def sets(self) -> Mapping[TrackKey, SnsId]:
         """The sets that it is sent tracks under, by the tracks' hashes."""
         return self._sets
 
     @property
-    def answers(self) -> bool:
-        """Whether it can be asked what a track is like, and for ranges of it."""
-        return self._link.extended
+    def answers(self) -> Answers:
+        """As `Client.answers`: with extensions it can be asked what a track is like."""
+        return Answers.BY_RELAY_REQUEST if self._link.extended else Answers.NEVER
 
     def subscribe(self, track: TrackHash, subscribe_data: bytes) -> None:
         """Ask the Stub for a track that it announced."""
@@ -75,26 +80,17 @@ class StubClient:
 
     def open_stream(self, track: TrackHash, priority: int, ttl_us: int) -> OutStream:
         """A stream of a track to the Stub."""
-        sns_id = self._set_of(track)
-
-        def start(size: int) -> bytes:
-            return encode_new_stream_header(sns_id, track.full_name_hash, priority, ttl_us, size)
-
-        return Wrapped(self._link.open_stream(priority, ttl_us), start)
+        return self._open(self._set_of(track), track, priority, ttl_us)
 
     def open_direct(self, track: TrackHash, priority: int, ttl_us: int) -> OutStream:
         """A stream that may be of a track it has not subscribed to, under a set of its own."""
         sns_id = self._ids.take()
         self._send(SubscribeNodeSetAdv(sns_id, (self.peer.node_id,)))
+        return _StubStream(self, sns_id, self._open(sns_id, track, priority, ttl_us))
 
-        def start(size: int) -> bytes:
-            return encode_new_stream_header(sns_id, track.full_name_hash, priority, ttl_us, size)
-
-        def ended() -> None:
-            self._ids.give_back(sns_id)
-            self._send(SubscribeNodeSetWd(sns_id))
-
-        return Direct([Wrapped(self._link.open_stream(priority, ttl_us), start)], ended)
+    def _open(self, sns_id: SnsId, track: TrackHash, priority: int, ttl_us: int) -> OutStream:
+        out = self._link.open_stream(priority, ttl_us)
+        return Wrapped(out, sns_id, track.full_name_hash, priority, ttl_us)
 
     def send_datagram(self, track: TrackHash, data: bytes, priority: int) -> None:
         """A datagram of a track to the Stub."""
@@ -105,8 +101,15 @@ class StubClient:
         """The Stub no longer subscribes to a track."""
         sns_id = self._sets.pop(track.full_name_hash, None)
         if sns_id is not None:
-            self._ids.give_back(sns_id)
-            self._send(SubscribeNodeSetWd(sns_id))
+            self.withdraw(sns_id)
+
+    def withdraw(self, sns_id: SnsId) -> None:
+        """A set is used no more."""
+        self._ids.give_back(sns_id)
+        self._send(SubscribeNodeSetWd(sns_id))
+
+    def _send(self, message: Message) -> None:
+        self._links.send(self.peer, message)
 
     def _set_of(self, track: TrackHash) -> SnsId:
         sns_id = self._sets.get(track.full_name_hash)
@@ -116,6 +119,20 @@ class StubClient:
         return sns_id
 
     def _info(self, track: TrackHash, subscribe_data: bytes) -> SubscribeInfo:
-        self._said += 1
-        sequence = (self._next_sequence(track.full_name_hash) + self._said) & 0xFFFF
+        self._sent += 1
+        last = self._subscribes.sequence(self._self_id, track.full_name_hash)
+        sequence = (next_sequence(last, self._epoch) + self._sent) & 0xFFFF
         return SubscribeInfo(sequence, self._self_id, track, subscribe_data)
+
+
+class _StubStream(DirectStream):
+    """A stream to the Stub alone."""
+
+    def __init__(self, stub: StubClient, sns_id: SnsId, out: OutStream) -> None:
+        super().__init__([out])
+        self._stub = stub
+        self._sns_id = sns_id
+
+    def withdraw(self) -> None:
+        """As `DirectStream.withdraw`."""
+        self._stub.withdraw(self._sns_id)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from laps.errors import LapsError, RemoteProtocolError
-from laps.infobase.nodes import SessionId
+from laps.routing.forwarding import FromPeer
 from laps.types import track_alias
 from laps.wire.buffer import Incomplete
 from laps.wire.moqt.boundaries import BoundaryScanner
@@ -27,12 +27,14 @@ from laps.wire.objects import DataStreamDecoder, ExistingStreamHeader, NewStream
 from laps.wire.quicr.carried import carried_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Callable, Iterable
 
-    from laps.relay.data import Passing
-    from laps.tracks.cache import Cache
-    from laps.tracks.streams import LiveStream
-    from laps.types import NodeId
+    from laps.infobase.nodes import SessionId
+    from laps.relay.passing import Passing
+    from laps.relay.peers import Links
+    from laps.tracks.streams import IncomingStream
+    from laps.tracks.track import Track
+    from laps.types import NodeId, TrackKey
 
 # What one trace holds for who reads it: a second of a track of a thousand objects a second.
 MAX_WAITING: Final = 1_000
@@ -66,7 +68,7 @@ class Arrival:
 class Trace:
     """One who looks at one track."""
 
-    def __init__(self, key: int, news: Callable[[], None]) -> None:
+    def __init__(self, key: TrackKey, news: Callable[[], None]) -> None:
         self.key = key
         self.missed = 0
         "How many there were that did not fit, behind those that wait."
@@ -94,20 +96,18 @@ class Trace:
 class Tracing:
     """The traces of a relay."""
 
-    def __init__(self, cache: Cache, node_of: Callable[[SessionId], NodeId | None]) -> None:
-        """`cache` has the time; `node_of` tells who is at the other end of a link."""
-        self.tracks: dict[int, list[Trace]] = {}
+    def __init__(self, links: Links) -> None:
+        self.tracks: dict[TrackKey, list[Trace]] = {}
         "By the hash of the track: empty, as long as nobody looks."
-        self._cache = cache
-        self._node_of = node_of
+        self._links = links
 
     def start(
         self,
-        key: int,
+        key: TrackKey,
         news: Callable[[], None],
-        streams: Iterable[tuple[tuple[Hashable, Hashable], Passing]],
+        streams: Iterable[Passing],
     ) -> Trace:
-        """Trace a track from now on; `streams` are those that are open, by source and number."""
+        """Trace a track from now on; `streams` are those that are open."""
         if sum(map(len, self.tracks.values())) >= MAX_TRACES:
             raise TooManyTraces(
                 f"{MAX_TRACES} traces run at this relay, and no more are taken: end one of them"
@@ -116,8 +116,8 @@ class Tracing:
         others = self.tracks.setdefault(key, [])
         others.append(trace)
         if len(others) == 1:
-            for (source, _), passing in streams:
-                self._pick_up(source, passing, key)
+            for passing in streams:
+                self._pick_up(passing, key)
         return trace
 
     def stop(self, trace: Trace) -> None:
@@ -131,7 +131,12 @@ class Tracing:
     # -- streams -----------------------------------------------------------------------------------
 
     def begin(
-        self, passing: Passing, key: int, link_id: SessionId | None, head: bytes = b""
+        self,
+        passing: Passing,
+        key: TrackKey,
+        link_id: SessionId | None,
+        head: bytes,
+        now: float,
     ) -> None:
         """A stream begins: if its track is traced, put a tap to it.
 
@@ -140,33 +145,35 @@ class Tracing:
         """
         if key not in self.tracks:
             return
-        tap = Tap(self, key, None if link_id is None else self._node_of(link_id))
+        tap = Tap(self, key, None if link_id is None else self._links.node_of(link_id))
         if link_id is not None:
             tap.decoder = DataStreamDecoder()
         passing.outs.append(tap)
         passing.taps += 1
-        tap.write(head)
+        tap.write(head, now)
 
-    def _pick_up(self, source: Hashable, passing: Passing, key: int) -> None:
+    def _pick_up(self, passing: Passing, key: TrackKey) -> None:
         """A stream is open: go on from where its objects are known to be."""
-        live = passing.live
-        if live is None or live.track.hash.full_name_hash != key:
+        incoming, track = passing.incoming, passing.track
+        if incoming is None or track is None or track.key != key:
             return
-        if any(isinstance(out, Tap) and not out.lost for out in (*passing.outs, *live.outs)):
+        if any(isinstance(out, Tap) and not out.lost for out in (*passing.outs, *incoming.outs)):
             return  # from an earlier trace, and as good
-        scanner = _scanner(live)
+        scanner = _scanner(track, incoming)
         if scanner is None:
             return
-        # A number is that of a peer's link; anything else is a publisher.
-        peer = self._node_of(SessionId(source)) if isinstance(source, int) else None
+        origin = incoming.source
+        peer = self._links.node_of(origin.link) if isinstance(origin, FromPeer) else None
         tap = Tap(self, key, peer)
-        tap.scanner, tap.group, tap.subgroup = scanner, live.header.group, live.subgroup
-        live.outs.append(tap)
+        tap.scanner, tap.group, tap.subgroup = scanner, incoming.header.group, incoming.subgroup
+        incoming.outs.append(tap)
         passing.taps += 1
 
     # -- datagrams ---------------------------------------------------------------------------------
 
-    def datagram(self, key: int, link_id: SessionId | None, data: bytes | memoryview) -> None:
+    def datagram(
+        self, key: TrackKey, link_id: SessionId | None, data: bytes | memoryview, now: float
+    ) -> None:
         """A datagram came, without what peers put around it."""
         if key not in self.tracks:
             return
@@ -177,23 +184,13 @@ class Tracing:
             return
         if item.alias != track_alias(key) or (carried is not None and carried[0].offset):
             return  # not the first of an object's fragments
-        source = None if link_id is None else self._node_of(link_id)
-        self.note(
-            key, item.group, None, item.object_id, source, len(item.payload), item.status or 0
-        )
+        source = None if link_id is None else self._links.node_of(link_id)
+        size, status = len(item.payload), item.status or 0
+        arrival = Arrival(now, item.group, None, item.object_id, source, size, status)
+        self.note(key, arrival)
 
-    def note(
-        self,
-        key: int,
-        group: int,
-        subgroup: int | None,
-        object_id: int,
-        source: NodeId | None,
-        size: int,
-        status: int,
-    ) -> None:
-        """An object begins to arrive, now."""
-        arrival = Arrival(self._cache.now, group, subgroup, object_id, source, size, status)
+    def note(self, key: TrackKey, arrival: Arrival) -> None:
+        """An object begins to arrive."""
         for trace in self.tracks.get(key, ()):
             trace.add(arrival)
 
@@ -217,7 +214,7 @@ class Tap:
         "subgroup",
     )
 
-    def __init__(self, tracing: Tracing, key: int, source: NodeId | None) -> None:
+    def __init__(self, tracing: Tracing, key: TrackKey, source: NodeId | None) -> None:
         self._tracing = tracing
         self._key = key
         self._source = source
@@ -232,8 +229,8 @@ class Tap:
         "It is no stream of the track's objects, or cannot be read on."
         self.over = False
 
-    def write(self, data: bytes | memoryview) -> bool:
-        """As `OutStream`."""
+    def write(self, data: bytes | memoryview, now: float) -> bool:
+        """As `OutStream.write`."""
         if self.lost:
             return True
         if self._key not in self._tracing.tracks:
@@ -241,27 +238,27 @@ class Tap:
             return True
         try:
             if self.decoder is None:
-                self._read(data)
+                self._read(data, now)
                 return True
             for event in self.decoder.feed(bytes(data)) if data else ():
                 if not isinstance(event, NewStreamHeader | ExistingStreamHeader):
-                    self._read(event)
+                    self._read(event, now)
         except (MoqtViolation, RemoteProtocolError):
             self.lost = True
         return True
 
-    def finish(self, data: bytes | memoryview = b"") -> bool:
-        """As `OutStream`."""
+    def finish(self, data: bytes | memoryview, now: float) -> bool:
+        """As `OutStream.finish`."""
         if data:
-            self.write(data)
+            self.write(data, now)
         self.over = True
         return True
 
-    def reset(self, code: int) -> None:
-        """As `OutStream`."""
+    def reset(self, code: int, now: float) -> None:
+        """As `OutStream.reset`."""
         self.over = True
 
-    def _read(self, data: bytes | memoryview) -> None:
+    def _read(self, data: bytes | memoryview, now: float) -> None:
         if self.scanner is None:
             head = self._head + bytes(data)
             try:
@@ -279,20 +276,20 @@ class Tap:
         for object_id, _, _, begin, end, status in self.scanner.feed(data):
             if self.subgroup is None:
                 self.subgroup = object_id
-            self._tracing.note(
-                self._key, self.group, self.subgroup, object_id, self._source, end - begin, status
-            )
+            size, source = end - begin, self._source
+            arrival = Arrival(now, self.group, self.subgroup, object_id, source, size, status)
+            self._tracing.note(self._key, arrival)
 
 
-def _scanner(live: LiveStream) -> BoundaryScanner | None:
+def _scanner(track: Track, incoming: IncomingStream) -> BoundaryScanner | None:
     """What knows where the objects of an open stream are; None if nobody does."""
-    cached = live.cached
+    cached = incoming.cached
     if cached is None or not cached.live or cached.malformed:
         return None
     scanner = cached.scan()
     if cached.malformed or scanner.offset != cached.base + cached.size:
         return None
-    group = live.track.cached.groups.get(live.header.group)
+    group = track.cached.groups.get(incoming.header.group)
     if group is None or cached not in group.streams:
         return None  # it is no longer kept, so what has come since is not known
     return scanner.copy()

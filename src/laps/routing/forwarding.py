@@ -15,22 +15,64 @@ new path carries new streams while the old one finishes its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
-from laps.infobase.nodes import SessionId
-from laps.types import NodeId, SnsId
+from laps.infobase.nodes import PathCandidate, SessionId
+from laps.types import NodeId, SnsId, TrackKey
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator
 
 LAST_SNS_ID: Final = 2**32 - 1
 
 K = TypeVar("K")
 
 LinkId = SessionId
-FlowKey = Hashable
 
-Route = Callable[["Flow", NodeId], "LinkId | None"]
-"Selection: the link that leads to a node for a flow, or None."
+
+class FromPeer(NamedTuple):
+    """A flow that a peer sends: a set that it advertised on a link."""
+
+    link: LinkId
+    sns_id: SnsId
+
+
+class FromClient(NamedTuple):
+    """A flow of a publisher at this relay, or of a Stub: a client and one of its tracks."""
+
+    client: Hashable
+    track: TrackKey
+
+
+class ToNode(NamedTuple):
+    """A flow of this relay's own to one node alone, such as the answer to a FETCH."""
+
+    node_id: NodeId
+    track: TrackKey
+    number: int
+    "They count up, so that several to the same node stay apart."
+
+
+FlowKey = FromPeer | FromClient | ToNode
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The way that a flow takes to a node: what data follows, and what an operator is shown."""
+
+    link: LinkId | None
+    "The link that data takes; None where no way leads there."
+    path: PathCandidate | None
+    reason: str
+    """In an operator's words."""
+
+
+class Router(Protocol):
+    """Decides which way a flow takes to a node."""
+
+    def route(self, flow: Flow, node_id: NodeId) -> Route:
+        """The way to a node, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +107,8 @@ class Flow:
     outs: dict[LinkId, OutSet] = field(default_factory=dict)
     old: dict[tuple[LinkId, SnsId], OutSet] = field(default_factory=dict)
     "Sets that take no new streams, and wait for theirs to end."
+    routes: dict[NodeId, Route] = field(default_factory=dict)
+    "The way to each target, as it was last decided."
 
     def current(self) -> list[tuple[LinkId, SnsId]]:
         """Where a new stream goes."""
@@ -96,8 +140,8 @@ class SnsIds:
 class Fib:
     """All flows, and an index from a target node to the flows that go there."""
 
-    def __init__(self, route: Route) -> None:
-        self._route = route
+    def __init__(self, router: Router) -> None:
+        self._router = router
         self.changes = 0
         "Goes up whenever something may go elsewhere, or nowhere any more."
         self._made = 0
@@ -181,9 +225,10 @@ class Fib:
     def _arrange(self, flow: Flow, lost: frozenset[NodeId] = frozenset()) -> list[SnsUpdate]:
         """Give each target to the link that leads to it; those `lost` had one that is gone."""
         wanted: dict[LinkId, set[NodeId]] = {}
-        for node in flow.targets:
-            if (link := self._route(flow, node)) is not None:
-                wanted.setdefault(link, set()).add(node)
+        flow.routes = {node: self._router.route(flow, node) for node in flow.targets}
+        for node, route in flow.routes.items():
+            if route.link is not None:
+                wanted.setdefault(route.link, set()).add(node)
         before = {node: link for link, out in flow.outs.items() for node in out.nodes}
         moved = {
             node

@@ -1,138 +1,117 @@
-"""Which link leads to a node: what the plan says, and else selection."""
+"""Which way a flow takes to a node: what the plan says, or else selection.
+
+There is one decision, `Router.route`. The flow keeps its value, data follows its link, and whoever
+looks in is shown its reason.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from laps.infobase.nodes import SessionId
+from laps.routing.forwarding import FromClient, FromPeer, Route
 from laps.routing.plan import NO_PLAN
 from laps.types import format_node_id
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from laps.infobase.nodes import Nodes, PathCandidate
-    from laps.relay.peers import Peer, PeerLink
-    from laps.relay.settings import RelayCounters
     from laps.routing.draining import Draining
-    from laps.routing.forwarding import Flow
+    from laps.routing.forwarding import Flow, LinkId
     from laps.types import NodeId
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
-    """The way that a flow takes to a node, in an operator's words."""
+class Neighbours(Protocol):
+    """The peers of this relay, and the links to each."""
 
-    path: PathCandidate | None
-    "None where no way leads there."
-    reason: str
-    alternates: tuple[PathCandidate, ...]
-    "Best first; those the flow could not take either."
+    def node_of(self, link_id: LinkId) -> NodeId | None:
+        """The peer at the other end of a link."""
+
+    def sends_data(self, node_id: NodeId) -> bool:
+        """Whether data can be sent to a peer by any link."""
+
+    def data_link(self, node_id: NodeId, number: int) -> LinkId | None:
+        """The link that data of one of many flows takes to a peer; None if none carries data."""
 
 
-class Routes:
+@dataclass(slots=True)
+class RouteCounters:
+    """What became of decisions, for the operator."""
+
+    unreachable_targets: int = 0
+    unmet_plans: int = 0
+    "Times the peer that a plan names did not lead to an s-relay, and selection decided."
+
+
+class Router:
     """Selection for a flow: the best path that carries data and does not turn back."""
 
-    def __init__(
-        self,
-        nodes: Nodes,
-        peers: dict[NodeId, Peer],
-        peer_links: dict[SessionId, PeerLink],
-        draining: Draining,
-        counters: RelayCounters,
-    ) -> None:
-        self._nodes = nodes
-        self._peers = peers
-        self._peer_links = peer_links
-        self._draining = draining
-        self._counters = counters
+    def __init__(self, nodes: Nodes, neighbours: Neighbours, draining: Draining) -> None:
+        self.counters = RouteCounters()
         self.plan = NO_PLAN
         "Laid over selection for the tracks of our own publishers."
+        self._nodes = nodes
+        self._neighbours = neighbours
+        self._draining = draining
 
-    def find(self, flow: Flow, node_id: NodeId) -> SessionId | None:
-        """The link that leads to a node, never back to where a flow comes from."""
+    def route(self, flow: Flow, node_id: NodeId) -> Route:
+        """The way to a node, never back to where a flow comes from, and why it is that one."""
         origin = self._origin(flow)
-        for path in self._ranked(flow, node_id):
-            if not path.carries_data or (origin is not None and _leads_through(path, origin)):
-                continue
-            peer = self._peers.get(path.peer_id)
-            link_id = None if peer is None else peer.data_link(flow.serial)
-            if link_id is not None:
-                return link_id
-        self._counters.unreachable_targets += 1
-        return None
-
-    def explain(self, flow: Flow, node_id: NodeId) -> Route:
-        """The path that `find` takes, and why; nothing is counted."""
-        origin = self._origin(flow)
-        paths = self._nodes.candidates(node_id)
-        able = [
-            path
-            for path in paths
-            if path.carries_data
-            and not (origin is not None and _leads_through(path, origin))
-            and (peer := self._peers.get(path.peer_id)) is not None
-            and peer.sends_data
-        ]
-        choice, words = self._draining.select(able), []
+        paths = self._nodes.paths(node_id)
+        able = [path for path in paths if self._is_able(path, origin)]
+        wanted = self._wanted(flow, node_id)
+        planned = None if wanted is None else self._planned(able, wanted)
+        if wanted is not None and planned is None:
+            self.counters.unmet_plans += 1
+        # The best of all paths is known already, unless some are of no use to the flow.
+        choice = self._nodes.best(node_id) if len(able) == len(paths) else None
+        choice = choice or self._draining.select(able)
         if choice is None:
-            return Route(None, _no_way(paths, origin), paths)
-        best, reason = choice.path, choice.reason
-        if origin is not None and (back := sum(_leads_through(path, origin) for path in paths)):
-            words.append(f"{back} would turn back to {format_node_id(origin)}")
-        wanted = self._wanted(flow, node_id)
+            self.counters.unreachable_targets += 1
+            return Route(None, None, _no_way(paths, origin))
+        path, words = choice.path, [choice.reason]
+        if planned is not None:
+            path, words = planned, []
         if wanted is not None:
-            planned = self._planned(paths, wanted)
-            said = f"plan {self.plan.sequence} says by {format_node_id(wanted)}"
-            if planned:
-                best, reason = planned[0], said
-            else:
-                words.append(f"{said}, which does not lead there")
-        others = tuple(path for path in paths if path is not best)
-        return Route(best, "; ".join([reason, *words]), others)
+            met = "" if planned is not None else ", which does not lead there"
+            words.append(f"plan {self.plan.sequence} says by {format_node_id(wanted)}{met}")
+        if origin is not None and (back := sum(_leads_through(it, origin) for it in paths)):
+            words.append(f"{back} would turn back to {format_node_id(origin)}")
+        link = self._neighbours.data_link(path.peer_id, flow.serial)
+        return Route(link, path, "; ".join(words))
 
-    def _ranked(self, flow: Flow, node_id: NodeId) -> tuple[PathCandidate, ...]:
-        """The paths to a node: the one that the plan wants, if it is there, and the others."""
-        paths = self._nodes.candidates(node_id)
-        wanted = self._wanted(flow, node_id)
-        if wanted is None:
-            return paths
-        planned = self._planned(paths, wanted)
-        if not planned:
-            self._counters.unmet_plans += 1
-        return planned + paths
+    def _is_able(self, path: PathCandidate, origin: NodeId | None) -> bool:
+        if not path.carries_data or (origin is not None and _leads_through(path, origin)):
+            return False
+        return self._neighbours.sends_data(path.peer_id)
 
     def _wanted(self, flow: Flow, node_id: NodeId) -> NodeId | None:
         """The peer that the plan names for a track of our own publishers, if it names one."""
-        if not self.plan.vias or not isinstance(flow.key, tuple) or _from_peer(flow.key):
+        if not self.plan.vias or not isinstance(flow.key, FromClient):
             return None
-        return self.plan.peer_for(flow.key[1], node_id)
+        return self.plan.peer_for(flow.key.track, node_id)
 
-    def _planned(
-        self, paths: tuple[PathCandidate, ...], wanted: NodeId
-    ) -> tuple[PathCandidate, ...]:
-        return tuple(
-            path
-            for path in paths
-            if path.peer_id == wanted and path.carries_data and not self._draining.leads_away(path)
+    def _planned(self, able: list[PathCandidate], wanted: NodeId) -> PathCandidate | None:
+        choice = self._draining.select(
+            [
+                path
+                for path in able
+                if path.peer_id == wanted and not self._draining.leads_away(path)
+            ]
         )
+        return None if choice is None else choice.path
 
     def _origin(self, flow: Flow) -> NodeId | None:
-        """The peer a flow comes from: its key is (link, SNS id), or (client, track) for our own."""
-        source = flow.key[0] if isinstance(flow.key, tuple) else None
-        peer_link = self._peer_links.get(SessionId(source)) if isinstance(source, int) else None
-        peer = None if peer_link is None else peer_link.peer
-        return None if peer is None else peer.node_id
-
-
-def _from_peer(key: tuple[object, ...]) -> bool:
-    return isinstance(key[0], int)
+        """The peer that a flow comes from."""
+        return self._neighbours.node_of(flow.key.link) if isinstance(flow.key, FromPeer) else None
 
 
 def _leads_through(path: PathCandidate, node_id: NodeId) -> bool:
     return path.peer_id == node_id or any(item.node_id == node_id for item in path.info.path)
 
 
-def _no_way(paths: tuple[PathCandidate, ...], origin: NodeId | None) -> str:
+def _no_way(paths: Collection[PathCandidate], origin: NodeId | None) -> str:
     if not paths:
         return "no way leads there"
     if origin is not None and any(_leads_through(path, origin) for path in paths):

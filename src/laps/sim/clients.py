@@ -11,6 +11,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from laps.tracks.ports import Answers
 from laps.types import AnnounceInfo, NodeId, TrackHash, TrackName, hash_bytes, hash_track
 from laps.types import track_alias as alias_of
 from laps.wire.buffer import Incomplete, decode_varint, encode_varint
@@ -86,6 +87,7 @@ class Publisher:
     """Announces, and publishes each track while the relay asks for it."""
 
     echoes = False
+    answers = Answers.NEVER
 
     def __init__(self, number: int, spec: PublisherSpec, place: Place) -> None:
         self.number = number
@@ -228,6 +230,7 @@ class Subscriber:
     """Wants one track, and looks closely at what comes."""
 
     echoes = False
+    answers = Answers.NEVER
 
     def __init__(self, number: int, spec: SubscriberSpec, place: Place) -> None:
         self.number = number
@@ -329,8 +332,8 @@ class Incoming:
         self._receive = receive
         self._violations = violations
 
-    def write(self, data: bytes | memoryview) -> bool:
-        """As `OutStream`."""
+    def write(self, data: bytes | memoryview, now: float) -> bool:
+        """As `OutStream.write`."""
         if self.over:
             return False
         try:
@@ -343,16 +346,16 @@ class Incoming:
             self._receive(publisher, group, number, False)
         return True
 
-    def finish(self, data: bytes | memoryview = b"") -> bool:
-        """As `OutStream`."""
-        written = self.write(data)
+    def finish(self, data: bytes | memoryview, now: float) -> bool:
+        """As `OutStream.finish`."""
+        written = self.write(data, now)
         if written and self._reader.is_inside:
             self._violations.append("a stream ended inside an object")
         self.over = True
         return written
 
-    def reset(self, code: int) -> None:
-        """As `OutStream`."""
+    def reset(self, code: int, now: float) -> None:
+        """As `OutStream.reset`."""
         self.over = True
         self.code = code
 

@@ -160,16 +160,16 @@ class Outgoing:
         self._link = link
         self._tail: _Chunk | None = None
 
-    def write(self, data: bytes | memoryview) -> bool:
-        """As `OutStream`."""
+    def write(self, data: bytes | memoryview, now: float) -> bool:
+        """As `OutStream.write`."""
         return self._send(bytes(data), fin=False)
 
-    def finish(self, data: bytes | memoryview = b"") -> bool:
-        """As `OutStream`."""
+    def finish(self, data: bytes | memoryview, now: float) -> bool:
+        """As `OutStream.finish`."""
         return self._send(bytes(data), fin=True)
 
-    def reset(self, code: int) -> None:
-        """As `OutStream`."""
+    def reset(self, code: int, now: float = 0.0) -> None:
+        """As `OutStream.reset`."""
         if self.over:
             return
         self._end()
@@ -283,7 +283,7 @@ class LinkEnd:
         if stream is None:
             # The other half of a stream that the peer opened.
             stream = self.outgoing[stream_id] = Outgoing(self, stream_id, inf, urgent=True)
-        if stream.write(data):
+        if stream.write(data, self.cable.clock.now):
             self._count_control(data)
 
     @property

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from laps.edge.edge import Edge, EdgeSettings
+from laps.edge.edge import Edge
+from laps.edge.settings import EdgeSettings
 from laps.errors import RemoteProtocolError
 from laps.infobase.nodes import SessionId
 from laps.relay.relay import Relay
@@ -213,8 +214,10 @@ class SimNode:
         """As `Place`."""
         if self.relay is None or self.edge is None:
             return
+        self.edge.perform(self.clock.now)
         while self.relay.events:
             self.edge.observe(self.relay.events.popleft(), self.clock.now)
+            self.edge.perform(self.clock.now)
         due = (self.relay.deadline(), self.edge.deadline())
         deadline = min((at for at in due if at is not None), default=None)
         if deadline is None or (self._tick_at is not None and self._tick_at <= deadline):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from laps.tracks.cached_stream import CachedStream
-from laps.tracks.history import Past
+from laps.tracks.history import History
 from laps.tracks.known import LAST_OBJECT
 from laps.types import Location
 from laps.wire.moqt.data import ObjectStatus, decode_datagram
@@ -21,8 +21,10 @@ from laps.wire.moqt.dialect import DRAFT16
 from laps.wire.moqt.objects import Object
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections import deque
+    from collections.abc import Iterator
 
+    from laps.tracks.publication import Source
     from laps.wire.moqt.data import SubgroupHeader
 
 
@@ -83,9 +85,12 @@ class CachedGroup:
         return any(stream.live for stream in self.streams)
 
     def objects(
-        self, oldest: float = 0.0, first: int = 0, last: int | None = None
+        self, now: float, oldest: float = 0.0, first: int = 0, last: int | None = None
     ) -> dict[int, Object]:
-        """What is there of it, or of a part of it, by object id; statuses too."""
+        """What is there of it, or of a part of it, by object id; statuses too.
+
+        What arrived before `oldest` is left out.
+        """
         end = LAST_OBJECT if last is None else last
         found = {
             key: item
@@ -95,15 +100,15 @@ class CachedGroup:
         for stream in self.streams:
             for item in stream.objects(oldest, first, last):
                 found[item.object_id] = item
-        for object_id, data in self.in_datagrams(oldest):
+        for object_id, data in self.in_datagrams(now, oldest):
             if object_id not in found and first <= object_id <= end:
                 found[object_id] = _of_datagram(data)
         return found
 
-    def ids(self, oldest: float = 0.0) -> list[tuple[int, int]]:
+    def ids(self, now: float, oldest: float = 0.0) -> list[tuple[int, int]]:
         """The ids of what is there of it, from and up to, in order and without overlap."""
         found = [(key, key + 1) for key, (at, _) in self.fetched.items() if at >= oldest]
-        found += [(object_id, object_id + 1) for object_id, _ in self.in_datagrams(oldest)]
+        found += [(object_id, object_id + 1) for object_id, _ in self.in_datagrams(now, oldest)]
         for stream in self.streams:
             found += stream.ids(oldest)
         joined: list[tuple[int, int]] = []
@@ -114,7 +119,7 @@ class CachedGroup:
                 joined.append((first, end))
         return joined
 
-    def end_of_track(self) -> int | None:
+    def end_of_track(self, now: float) -> int | None:
         """The id of what marks the end of the track, if that is here."""
         for stream in self.streams:
             scanner = stream.scan()
@@ -122,14 +127,14 @@ class CachedGroup:
                 return scanner.last_object_id
         marks = ((item.object_id, item.status) for _, item in self.fetched.values())
         found = [object_id for object_id, status in marks if status == ObjectStatus.END_OF_TRACK]
-        for object_id, data in self.in_datagrams():
+        for object_id, data in self.in_datagrams(now):
             if decode_datagram(data, DRAFT16).status == ObjectStatus.END_OF_TRACK:
                 found.append(object_id)
         return found[0] if found else None
 
-    def in_datagrams(self, oldest: float = 0.0) -> Iterator[tuple[int, bytes]]:
+    def in_datagrams(self, now: float, oldest: float = 0.0) -> Iterator[tuple[int, bytes]]:
         """The objects that came in datagrams and are still of use."""
-        now, until = self.track.cache.now, self.until
+        until = self.until
         for object_id, (at, data) in list(self.datagrams.items()):
             if at >= oldest and (not until or until.get(object_id, now) >= now):
                 yield object_id, data
@@ -137,7 +142,7 @@ class CachedGroup:
     def trimmed(self, last_object: int | None) -> None:
         """Its beginning was let go, up to an object."""
         self.whole = False
-        self.track.past.dropped(self.id, last_object)
+        self.track.history.dropped(self.id, last_object)
         self.track.known = [s for s in self.track.known if not s[0] <= self.id <= s[1]]
 
     def largest(self) -> int | None:
@@ -160,14 +165,15 @@ class CachedGroup:
                 return scanner.last_object_id + (0 if ended else 1)
         return None
 
-    def add_datagram(self, object_id: int, data: bytes, until: float | None = None) -> None:
-        """Keep an object that came in a datagram, or in several; at most until a time."""
+    def add_datagram(
+        self, object_id: int, data: bytes, now: float, until: float | None = None
+    ) -> None:
+        """Keep an object that arrived in a datagram, or in several; at most until a time."""
         if object_id not in self.datagrams:
-            cache = self.track.cache
-            self.datagrams[object_id] = (cache.now, data)
+            self.datagrams[object_id] = (now, data)
             if until is not None:
                 self.until[object_id] = until
-            self._grow(len(data))
+            self.grow(len(data))
 
     def expire(self, now: float) -> int:
         """Drop the objects that are of no use any more; how many."""
@@ -175,21 +181,29 @@ class CachedGroup:
         for object_id in past:
             del self.until[object_id]
             _, data = self.datagrams.pop(object_id)
-            self._grow(-len(data))
+            self.grow(-len(data))
         return len(past)
 
-    def add_object(self, item: Object) -> None:
+    def add_object(self, item: Object, now: float) -> None:
         """Keep an object that was fetched."""
         known = item.object_id in self.fetched
-        self.fetched[item.object_id] = (self.track.cache.now, item)
+        self.fetched[item.object_id] = (now, item)
         if not known:
-            self._grow(len(item.payload) + len(item.extensions))
+            self.grow(len(item.payload) + len(item.extensions))
 
-    def _grow(self, size: int) -> None:
+    @property
+    def events(self) -> deque[object]:
+        """As `Holder.events`."""
+        return self.track.cache.events
+
+    def grow(self, size: int) -> None:
+        """As `Holder.grow`; what is too much makes room."""
         cache = self.track.cache
         self.size += size
         self.track.size += size
         cache.size += size
+        if size <= 0:
+            return
         if cache.size > cache.limits.total_bytes or self.track.size > cache.limits.track_bytes:
             cache.shrink(self.track)
 
@@ -197,11 +211,11 @@ class CachedGroup:
 class CachedTrack:
     """The groups of one track."""
 
-    __slots__ = ("cache", "groups", "known", "max_age_s", "past", "seen", "size")
+    __slots__ = ("cache", "groups", "history", "known", "max_age_s", "seen", "size")
 
-    def __init__(self, cache: Cache, past: Past | None = None) -> None:
+    def __init__(self, cache: Cache, history: History | None = None) -> None:
         self.cache = cache
-        self.past = past or Past()
+        self.history = history or History()
         self.groups: dict[int, CachedGroup] = {}
         self.size = 0
         self.seen: Location | None = None
@@ -210,19 +224,19 @@ class CachedTrack:
         self.known: list[tuple[int, int]] = []
         "Groups, from and to, that a publisher has been asked for: what is not here is not there."
 
-    def group(self, group_id: int) -> CachedGroup:
+    def group(self, group_id: int, now: float) -> CachedGroup:
         """The group, made if it is not there."""
         group = self.groups.get(group_id)
         if group is None:
-            group = self.groups[group_id] = CachedGroup(self, group_id, self.cache.now)
+            group = self.groups[group_id] = CachedGroup(self, group_id, now)
             self.cache.order[group] = None
-            self.past.saw(group_id)
+            self.history.saw(group_id)
         return group
 
-    def open(self, header: SubgroupHeader, source: Hashable) -> CachedStream:
+    def open(self, header: SubgroupHeader, source: Source, now: float) -> CachedStream:
         """A stream has begun."""
-        group = self.group(header.group)
-        stream = CachedStream(group, header, source)
+        group = self.group(header.group, now)
+        stream = CachedStream(group, header, source, now)
         group.streams.append(stream)
         return stream
 
@@ -239,9 +253,9 @@ class CachedTrack:
         if location is not None and (self.seen is None or location > self.seen):
             self.seen = location
 
-    def oldest(self) -> float:
-        """What came before this time has expired."""
-        return self.cache.now - self.max_age_s
+    def oldest(self, now: float) -> float:
+        """What arrived before this time has expired."""
+        return now - self.max_age_s
 
     def drop(self, group: CachedGroup) -> None:
         """Forget a group."""
@@ -250,7 +264,7 @@ class CachedTrack:
         # Its last object tells where what was let go ends, if that is not the next group's to tell.
         last = None if group.id + 1 in self.groups else group.largest()
         if group.size or last is not None:
-            self.past.dropped(group.id, last)
+            self.history.dropped(group.id, last)
         group.gone = True
         self.groups.pop(group.id, None)
         self.cache.order.pop(group, None)
@@ -266,17 +280,17 @@ class CachedTrack:
             self.drop(group)
         self.seen = None
         self.known = []
-        self.past.clear()
+        self.history.clear()
 
 
 class Cache:
     """All that a relay keeps."""
 
-    def __init__(self, limits: CacheLimits) -> None:
+    def __init__(self, limits: CacheLimits, events: deque[object]) -> None:
+        """`events` receives that more arrived of a stream that somebody waits for."""
         self.limits = limits
+        self.events = events
         self.counters = CacheCounters()
-        self.now = 0.0
-        "The time, as the relay last heard it."
         self.size = 0
         self.order: dict[CachedGroup, None] = {}
         "Every group, the oldest first."
@@ -308,7 +322,6 @@ class Cache:
 
     def expire(self, now: float) -> None:
         """Drop what is too old, and has come to its end."""
-        self.now = now
         for group in list(self.order):
             if group.until:
                 self.counters.expired_objects += group.expire(now)

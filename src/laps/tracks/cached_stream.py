@@ -8,7 +8,8 @@ objects out of a long stream are read from the nearest such place, and not from 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, Final, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from laps.wire.moqt.boundaries import BoundaryScanner
 from laps.wire.moqt.codes import MoqtViolation
@@ -16,9 +17,10 @@ from laps.wire.moqt.dialect import DRAFT16
 from laps.wire.moqt.objects import Object, ObjectReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections import deque
+    from collections.abc import Iterator
 
-    from laps.tracks.cache import CachedGroup
+    from laps.tracks.publication import Source
     from laps.wire.moqt.boundaries import Boundary
     from laps.wire.moqt.data import SubgroupHeader
 
@@ -26,6 +28,34 @@ if TYPE_CHECKING:
 MARK_S: Final = 0.1
 # and the places where objects begin: to read so much takes less than a millisecond.
 CHECK_BYTES: Final = 32 * 1024
+
+
+class Waiter(Protocol):
+    """Waits for something to happen, such as more of a stream that is being received."""
+
+    def resume(self, now: float) -> None:
+        """It has happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """An event: somebody who waited goes on."""
+
+    waiter: Waiter
+
+
+class Holder(Protocol):
+    """The group that a stream is kept in, which answers for the bounds of the cache."""
+
+    gone: bool
+    "It was dropped: what still arrives of it is not kept."
+
+    @property
+    def events(self) -> deque[object]:
+        """Where it is written down that more arrived."""
+
+    def grow(self, size: int) -> None:
+        """So many bytes more are kept, or fewer where it is negative."""
 
 
 class _Check(NamedTuple):
@@ -70,7 +100,7 @@ class CachedStream:
         "waiting",
     )
 
-    def __init__(self, group: CachedGroup, header: SubgroupHeader, source: Hashable) -> None:
+    def __init__(self, group: Holder, header: SubgroupHeader, source: Source, now: float) -> None:
         self.header = header
         self.source = source
         self.chunks: list[bytes | memoryview] = []
@@ -84,11 +114,11 @@ class CachedStream:
         self.malformed = False
         "Its objects cannot be told apart from somewhere on."
         self.scanner = BoundaryScanner(DRAFT16, header.has_extensions)
-        self.waiting: list[Callable[[], None]] = []
-        "To be called when more of it has come, or its end."
+        self.waiting: list[Waiter] = []
+        "Those that go on when more of it has arrived, or its end."
         self._scanned = 0
         self._group = group
-        self._marks = [(0, group.track.cache.now)]
+        self._marks = [(0, now)]
         self._checks: list[_Check] = []
         self._runs: list[tuple[int, int]] = []
         "Ids that follow each other, from and up to, as far as they have begun."
@@ -104,21 +134,16 @@ class CachedStream:
         """When the last of it came, give or take a tenth of a second."""
         return self._marks[-1][1]
 
-    def append(self, data: bytes | memoryview) -> None:
-        """Keep bytes that came."""
+    def append(self, data: bytes | memoryview, now: float) -> None:
+        """Keep bytes that arrived."""
         size, group = len(data), self._group
         if group.gone:
             return
-        cache = group.track.cache
-        if cache.now - self._marks[-1][1] > MARK_S:
-            self._marks.append((self.base + self.size, cache.now))
+        if now - self._marks[-1][1] > MARK_S:
+            self._marks.append((self.base + self.size, now))
         self.chunks.append(data)
         self.size += size
-        group.size += size
-        group.track.size += size
-        cache.size += size
-        if cache.size > cache.limits.total_bytes or group.track.size > cache.limits.track_bytes:
-            cache.shrink(group.track)
+        group.grow(size)
         if self.waiting:
             self._notify()
 
@@ -128,9 +153,8 @@ class CachedStream:
         self._notify()
 
     def _notify(self) -> None:
-        calls, self.waiting = self.waiting, []
-        for call in calls:
-            call()
+        waiting, self.waiting = self.waiting, []
+        self._group.events.extend(map(Resume, waiting))
 
     def under_way(self) -> int | None:
         """The id of an object that has begun to come, and goes on."""
@@ -275,11 +299,8 @@ class CachedStream:
         return freed
 
     def _shrink(self, size: int) -> None:
-        group = self._group
         self.size -= size
-        group.size -= size
-        group.track.size -= size
-        group.track.cache.size -= size
+        self._group.grow(-size)
 
     def _time_of(self, offset: int) -> float:
         index = bisect_right(self._marks, (offset, 1e18)) - 1

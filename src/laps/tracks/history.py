@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MAX_SPANS: Final = 64
 
 
-class Past:
+class History:
     """What was let go of a track, and how far back anything is known."""
 
     __slots__ = ("_firsts", "_lasts", "begin", "partial")

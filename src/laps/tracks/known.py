@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from laps.types import Location
 
 if TYPE_CHECKING:
-    from laps.tracks.track import LiveTrack
+    from laps.tracks.cache import CachedTrack
 
 LAST_OBJECT: Final = (1 << 62) - 1
 
@@ -18,11 +18,10 @@ Range = tuple[Location, Location]
 class Known:
     """What of a track is known: there, or known not to be."""
 
-    def __init__(self, track: LiveTrack) -> None:
-        self._track = track
-        self._cached = track.cached
+    def __init__(self, cached: CachedTrack) -> None:
+        self._cached = cached
 
-    def gaps(self, start: Location, last: Location) -> list[Range]:
+    def gaps(self, start: Location, last: Location, now: float) -> list[Range]:
         """The parts of a range, both ends included, that nobody here knows about."""
         gaps: list[Range] = []
         at = start
@@ -34,7 +33,7 @@ class Known:
             # All of the last group is as little as the group has.
             partly = group_id == last.group and last.object != LAST_OBJECT
             upto = last.object if partly else None
-            self._inside(at, upto, gaps)
+            self._inside(at, upto, gaps, now)
             at = Location(group_id + 1, 0)
         if at <= last:
             self._between(at, last.group, gaps)
@@ -52,11 +51,11 @@ class Known:
             begin = max(at, Location(first, 0))
             gaps.append((begin, Location(group_id - 1, LAST_OBJECT)))
 
-    def _inside(self, at: Location, upto: int | None, gaps: list[Range]) -> None:
+    def _inside(self, at: Location, upto: int | None, gaps: list[Range], now: float) -> None:
         group = self._cached.groups[at.group]
         if group.whole or self._asked(at.group):
             return
-        runs = group.ids(self._cached.oldest())
+        runs = group.ids(now, self._cached.oldest(now))
         end = group.end()
         if upto is None and end is None and self._is_over(at.group):
             end = runs[-1][1] if runs else None

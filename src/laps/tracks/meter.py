@@ -1,7 +1,7 @@
 """What each track carries through a relay, counted by the stream.
 
-A stream knows how many bytes came on it. Its track hears of them when somebody looks, and when the
-stream ends: nothing is added up for each chunk.
+A stream knows how many bytes arrived on it. They are added to its track's when somebody looks, and
+when the stream closes: nothing is added up for each chunk.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from laps.routing.forwarding import Flow
+    from laps.types import TrackKey
 
 
 class Meter:
-    """The bytes of one track since it is known here, and what has been told of them."""
+    """The bytes of one track since it is known here, and what was last reported of them."""
 
     __slots__ = (
         "asked",
@@ -32,26 +33,26 @@ class Meter:
         "told_subscribers",
     )
 
-    def __init__(self, key: int, now: float) -> None:
+    def __init__(self, key: TrackKey, now: float) -> None:
         self.key = key
-        "The hash of the track's full name."
         self.received = 0
         self.sent = 0
         "All copies together."
         self.flows: dict[Flow, None] = {}
-        "Those that it has come by from peers."
+        "Those that it arrives by from peers."
         self.names: tuple[str, str] | None = None
         "Namespace and name for people, once they are known."
         self.asked = False
-        "Whether publishers here have been asked for it, and"
+        "Whether publishers here were asked for it, as of `routed`."
         self.egress: tuple[str, ...] = ()
-        "the peers that it goes to, both as of"
+        "The peers that it goes to, as of `routed`."
         self.routed = -1
-        "this count of changes to where tracks go."
+        "The count of changes to where tracks go, when `asked` and `egress` were looked up."
         self.told_at = now
+        "When it was last reported."
         self.told_received = 0
         self.told_sent = 0
         self.told_subscribers = -1
-        "Never yet."
+        "Less than 0 where it was never reported."
         self.told_origin = False
         self.told_egress: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -15,13 +16,13 @@ class OutStream(Protocol):
     def over(self) -> bool:
         """Finished, reset, dropped or stopped by the other side: nothing more can be written."""
 
-    def write(self, data: bytes | memoryview) -> bool:
-        """Send bytes after those before; False if the stream is over."""
+    def write(self, data: bytes | memoryview, now: float) -> bool:
+        """Send bytes after those before; False if the stream is closed."""
 
-    def finish(self, data: bytes | memoryview = b"") -> bool:
-        """Send the last bytes; False if the stream is over."""
+    def finish(self, data: bytes | memoryview, now: float) -> bool:
+        """Send the last bytes; False if the stream is closed."""
 
-    def reset(self, code: int) -> None:
+    def reset(self, code: int, now: float) -> None:
         """Give the stream up."""
 
 
@@ -37,11 +38,26 @@ class Pressed(Protocol):
         """How much has been sent on it so far."""
 
 
+class Answers(Enum):
+    """How a publisher says what a track is like."""
+
+    ITSELF = auto()
+    "It answers the request for the track: a MoQT or QUICR client."
+    BY_RELAY_REQUEST = auto()
+    "It is asked as another relay is: a Stub that speaks extensions."
+    NEVER = auto()
+    "It says nothing, and begins to send."
+
+
 class Client(Protocol):
-    """An application at this relay: a MoQT or QUICR session, or one in a simulation."""
+    """An application at this relay: a MoQT or QUICR session, a Stub, or one in a simulation."""
 
     echoes: bool
     "Whether it is asked for a track that nobody but itself wants."
+
+    @property
+    def answers(self) -> Answers:
+        """How it says what a track is like that it publishes."""
 
     def __hash__(self) -> int: ...
 

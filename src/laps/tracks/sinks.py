@@ -1,7 +1,7 @@
-"""What stands between a stream and a subscriber that cannot have it as it is.
+"""What stands between a stream and a subscriber that cannot take it as it is.
 
-`Cut` begins at a later object, `Translated` speaks another draft. Both are given what comes behind
-the header, and write a header of their own. Once a Cut has begun it only passes on.
+`Cut` begins at a later object, `Translated` speaks another draft. Both are given what follows the
+header, and write a header of their own. Once a Cut has begun it only passes bytes on.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 
 class Nowhere:
-    """An `OutStream` that is over from the beginning."""
+    """An `OutStream` that is closed from the beginning."""
 
     over = True
 
-    def write(self, data: bytes | memoryview) -> bool:
-        """As `OutStream`."""
+    def write(self, data: bytes | memoryview, now: float) -> bool:
+        """As `OutStream.write`."""
         return False
 
-    def finish(self, data: bytes | memoryview = b"") -> bool:
-        """As `OutStream`."""
+    def finish(self, data: bytes | memoryview, now: float) -> bool:
+        """As `OutStream.finish`."""
         return False
 
-    def reset(self, code: int) -> None:
-        """As `OutStream`."""
+    def reset(self, code: int, now: float) -> None:
+        """Nothing to give up."""
 
 
 class Outlet:
-    """An `OutStream` before another."""
+    """An `OutStream` in front of another."""
 
     __slots__ = ("_out",)
 
@@ -46,20 +46,20 @@ class Outlet:
 
     @property
     def over(self) -> bool:
-        """As `OutStream`."""
+        """As `OutStream.over`."""
         return self._out.over
 
-    def write(self, data: bytes | memoryview) -> bool:
-        """As `OutStream`."""
-        return self._out.write(data)
+    def write(self, data: bytes | memoryview, now: float) -> bool:
+        """As `OutStream.write`."""
+        return self._out.write(data, now)
 
-    def finish(self, data: bytes | memoryview = b"") -> bool:
-        """As `OutStream`."""
-        return self._out.finish(data)
+    def finish(self, data: bytes | memoryview, now: float) -> bool:
+        """As `OutStream.finish`."""
+        return self._out.finish(data, now)
 
-    def reset(self, code: int) -> None:
-        """As `OutStream`."""
-        self._out.reset(code)
+    def reset(self, code: int, now: float) -> None:
+        """As `OutStream.reset`."""
+        self._out.reset(code, now)
 
 
 class Translated(Outlet):
@@ -71,20 +71,20 @@ class Translated(Outlet):
         super().__init__(out)
         self._translator = StreamTranslator(DRAFT16, dialect, has_extensions)
 
-    def write(self, data: bytes | memoryview) -> bool:
-        """As `OutStream`."""
+    def write(self, data: bytes | memoryview, now: float) -> bool:
+        """As `OutStream.write`."""
         try:
             translated = self._translator.feed(data)
         except MoqtViolation:
-            self._out.reset(ResetCode.MALFORMED_TRACK)
+            self._out.reset(ResetCode.MALFORMED_TRACK, now)
             return False
-        return self._out.write(translated) if translated else not self._out.over
+        return self._out.write(translated, now) if translated else not self._out.over
 
-    def finish(self, data: bytes | memoryview = b"") -> bool:
-        """As `OutStream`."""
-        if data and not self.write(data):
+    def finish(self, data: bytes | memoryview, now: float) -> bool:
+        """As `OutStream.finish`."""
+        if data and not self.write(data, now):
             return False
-        return self._out.finish()
+        return self._out.finish(b"", now)
 
 
 class Cut(Outlet):
@@ -117,43 +117,43 @@ class Cut(Outlet):
         self._scanner = scanner.copy()
         self._kept = [tail] if tail else []
 
-    def write(self, data: bytes | memoryview) -> bool:
-        """As `OutStream`."""
+    def write(self, data: bytes | memoryview, now: float) -> bool:
+        """As `OutStream.write`."""
         if self._begun:
-            return self._body.write(data)
+            return self._body.write(data, now)
         if self._out.over:
             return False
         try:
             rest = self._look(data)
         except MoqtViolation:
-            self._out.reset(ResetCode.MALFORMED_TRACK)
+            self._out.reset(ResetCode.MALFORMED_TRACK, now)
             return False
         if rest is None:
             return True
         if self._body is self._out:
-            return self._out.write(self._head + rest)
-        return self._out.write(self._head) and self._body.write(rest)
+            return self._out.write(self._head + rest, now)
+        return self._out.write(self._head, now) and self._body.write(rest, now)
 
-    def finish(self, data: bytes | memoryview = b"") -> bool:
-        """As `OutStream`: all objects that pass have been sent, were it none."""
-        if data and not self.write(data):
+    def finish(self, data: bytes | memoryview, now: float) -> bool:
+        """All objects that pass have been sent, even if there is none."""
+        if data and not self.write(data, now):
             return False
         if not self._begun:
             self._begun = True
-            return self._out.finish(self._head)
-        return self._body.finish()
+            return self._out.finish(self._head, now)
+        return self._body.finish(b"", now)
 
     def _look(self, data: bytes | memoryview) -> bytes | None:
         """The first bytes to write, once the object to begin with is there."""
         scanner = self._scanner
         kept_from = scanner.offset - sum(map(len, self._kept))
         self._kept.append(data)
-        for object_id, _, behind_id, *_ in scanner.feed(data):
+        for object_id, _, after_id, *_ in scanner.feed(data):
             if object_id >= self._first:
                 self._begun = True
                 whole = b"".join(self._kept)
                 self._kept.clear()
-                return encode_varint(object_id) + whole[behind_id - kept_from :]
+                return encode_varint(object_id) + whole[after_id - kept_from :]
         while self._kept and kept_from + len(self._kept[0]) <= scanner.next_object_offset:
             kept_from += len(self._kept.pop(0))
         return None

@@ -6,30 +6,50 @@ is for. Every chunk after that is one append and one write for each subscriber.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from laps.tracks.subscribers import PlainSubscriber
 from laps.wire.buffer import Incomplete, decode_varint
 from laps.wire.moqt.codes import MoqtViolation
 from laps.wire.moqt.data import FetchHeader, SubgroupHeader, decode_stream_header
 from laps.wire.moqt.dialect import DRAFT16
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
-
     from laps.tracks.cached_stream import CachedStream
-    from laps.tracks.ports import OutStream
-    from laps.tracks.track import LiveTrack
+    from laps.tracks.ports import Client, OutStream
+    from laps.tracks.publication import Source
 
-# A stream of which nothing came for this long gives way to another of the same subgroup.
+# A stream of which nothing arrived for this long gives way to another of the same subgroup.
 SILENT_S: Final = 1.0
 
 
-class LiveStream:
-    """A stream on its way in: an `OutStream` to whoever brings it."""
+class StreamOwner(Protocol):
+    """The track that a stream is of: it knows who is given the stream."""
+
+    alias: int
+
+    def hand_out(
+        self, stream: IncomingStream, whole: bytes, rest: memoryview, fin: bool, now: float
+    ) -> None:
+        """The header has arrived: `whole` begins with it, `rest` follows it."""
+
+    def pass_opaque(self, stream: IncomingStream, data: bytes, fin: bool, now: float) -> None:
+        """It is no stream of MoQT's, or of another track."""
+
+    def fetched(
+        self, stream: IncomingStream, header: FetchHeader, data: bytes, fin: bool, now: float
+    ) -> None:
+        """It is another relay's answer to a FETCH of ours."""
+
+    def stream_closed(self, stream: IncomingStream) -> None:
+        """Nothing more comes of it."""
+
+
+class IncomingStream:
+    """A stream of a track, as its bytes arrive."""
 
     __slots__ = (
         "_head",
+        "_owner",
         "cached",
         "exclude",
         "first",
@@ -40,24 +60,22 @@ class LiveStream:
         "priority",
         "source",
         "subgroup",
-        "track",
         "ttl_us",
     )
 
     def __init__(
         self,
-        track: LiveTrack,
-        source: Hashable,
+        owner: StreamOwner,
+        source: Source,
         priority: int,
         ttl_us: int,
-        exclude: Hashable = None,
+        exclude: Client | None = None,
     ) -> None:
-        self.track = track
         self.source = source
         self.priority = priority
         self.ttl_us = ttl_us
         self.exclude = exclude
-        "A subscriber that has the stream already, being where it comes from."
+        "A subscriber that has the stream already, because it comes from there."
         self.header = SubgroupHeader(0, 0)
         self.head = b""
         "The bytes of the header."
@@ -67,150 +85,85 @@ class LiveStream:
         self.outs: list[OutStream] = []
         self.cached: CachedStream | None = None
         self.over = False
+        self._owner = owner
         self._head: bytes | None = b""
-        "What has come of the header, until it is whole."
+        "What has arrived of the header, until it is whole."
 
-    def write(self, data: bytes | memoryview) -> bool:
-        """As `OutStream`."""
+    def write(self, data: bytes | memoryview, now: float) -> None:
+        """More of it has arrived."""
         if self._head is not None:
-            self._begin(data, fin=False)
-            return True
+            self._begin(data, fin=False, now=now)
+            return
         if self.over:
-            return False
+            return
         if self.cached is not None:
-            self.cached.append(data)
-        dead = False
+            self.cached.append(data, now)
+        closed = False
         for out in self.outs:
-            if not out.write(data):
-                dead = True
-        if dead:
+            if not out.write(data, now):
+                closed = True
+        if closed:
             self.outs = [out for out in self.outs if not out.over]
-        return True
 
-    def finish(self, data: bytes | memoryview = b"") -> bool:
-        """As `OutStream`."""
+    def finish(self, data: bytes | memoryview, now: float) -> None:
+        """The last of it has arrived."""
         if self._head is not None:
-            self._begin(data, fin=True)
+            self._begin(data, fin=True, now=now)
         else:
             if self.cached is not None and data:
-                self.cached.append(data)
+                self.cached.append(data, now)
             for out in self.outs:
-                out.finish(data)
-        self._ended(fin=True)
-        return True
+                out.finish(data, now)
+        self._closed(fin=True)
 
-    def reset(self, code: int) -> None:
-        """As `OutStream`."""
+    def reset(self, code: int, now: float) -> None:
+        """Whoever sends it has given it up."""
         for out in self.outs:
             if not out.over:
-                out.reset(code)
-        self._ended(fin=False)
+                out.reset(code, now)
+        self._closed(fin=False)
 
-    def is_silent(self) -> bool:
-        """Whether nothing has come of it for a while."""
-        now = self.track.live.cache.now
+    def is_silent(self, now: float) -> bool:
+        """Whether nothing has arrived of it for a while."""
         return self.cached is not None and now - self.cached.touched > SILENT_S
 
     def add(self, out: OutStream) -> None:
-        """Somebody joins; what came before is its own affair."""
+        """A late joiner takes it from here on, and has what came before from elsewhere."""
         self.outs.append(out)
 
-    def _begin(self, data: bytes | memoryview, *, fin: bool) -> None:
+    def _begin(self, data: bytes | memoryview, *, fin: bool, now: float) -> None:
         head = self._head + bytes(data) if self._head else bytes(data)
         try:
             header, length = decode_stream_header(head, DRAFT16)
             if isinstance(header, FetchHeader):
                 self._head = None
-                self._fetch(header, head[length:], fin)
+                self._owner.fetched(self, header, head[length:], fin, now)
                 return
-            if header.alias != self.track.alias:
-                self._pass(head, fin)
+            if header.alias != self._owner.alias:
+                self._pass(head, fin, now)
                 return
             subgroup = header.subgroup
             if subgroup is None:
                 subgroup, _ = decode_varint(head, length)
         except Incomplete:
             if fin:
-                self._pass(head, fin)
+                self._pass(head, fin, now)
             else:
                 self._head = head
             return
         except MoqtViolation:
-            self._pass(head, fin)
+            self._pass(head, fin, now)
             return
         self._head = None
         self.header, self.head, self.subgroup = header, head[:length], subgroup
-        self._hand_out(head, length, fin)
+        self._owner.hand_out(self, head, memoryview(head)[length:], fin, now)
 
-    def _hand_out(self, head: bytes, length: int, fin: bool) -> None:
-        """Give each subscriber a stream of its own, and the cache its part."""
-        header, track = self.header, self.track
-        if not track.begin(self):
-            track.live.counters.duplicates += 1
-            return
-        rest = memoryview(head)[length:]
-        for key, subscriber in list(track.subscribers.items()):
-            if key is self.exclude:
-                continue
-            out = subscriber.open(self, head, rest, fin)
-            if out is not None:
-                self.outs.append(out)
-        self.cached = track.cached.open(header, self.source)
-        if rest:
-            self.cached.append(rest)
-        if track.joining and track.live.began is not None:
-            track.live.began(self, fin)
-
-    def _pass(self, data: bytes, fin: bool) -> None:
-        """Not a stream of MoQT's: for plain clients, and nobody else."""
+    def _pass(self, head: bytes, fin: bool, now: float) -> None:
         self._head = None
-        track = self.track
-        track.live.counters.opaque += 1
-        for key, subscriber in list(track.subscribers.items()):
-            if isinstance(subscriber, PlainSubscriber) and key is not self.exclude:
-                out = subscriber.open(self, data, data, fin)
-                if out is not None:
-                    self.outs.append(out)
+        self._owner.pass_opaque(self, head, fin, now)
 
-    def _fetch(self, header: FetchHeader, data: bytes, fin: bool) -> None:
-        """Another relay's answer to a FETCH of ours."""
-        take = self.track.live.fetched
-        if take is None:
-            return
-        out = _FetchedStream(take, header.request_id)
-        self.outs.append(out)
-        if fin:
-            out.finish(data)
-        else:
-            out.write(data)
-
-    def _ended(self, *, fin: bool) -> None:
+    def _closed(self, *, fin: bool) -> None:
         self.over = True
         if self.cached is not None:
             self.cached.ended(fin=fin)
-        self.track.ended(self)
-
-
-class _FetchedStream:
-    """What another relay sends in answer to a FETCH: nothing to subscribers."""
-
-    def __init__(self, take: Callable[[int, bytes, bool], bool], request_id: int) -> None:
-        self.over = False
-        self._take = take
-        self._request_id = request_id
-
-    def write(self, data: bytes | memoryview) -> bool:
-        """As `OutStream`."""
-        self.over = self.over or not self._take(self._request_id, bytes(data), False)
-        return not self.over
-
-    def finish(self, data: bytes | memoryview = b"") -> bool:
-        """As `OutStream`."""
-        if not self.over:
-            self._take(self._request_id, bytes(data), True)
-        self.over = True
-        return True
-
-    def reset(self, code: int) -> None:
-        """As `OutStream`: whoever waits gives up after a while."""
-        self.over = True
+        self._owner.stream_closed(self)

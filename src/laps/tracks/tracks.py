@@ -1,231 +1,313 @@
-"""The tracks of a relay's own clients: who subscribes, who publishes, and who is asked for what.
+"""The tracks of a relay: who is asked for what, what is kept of them, and when they are forgotten.
 
 A publisher is asked for a track while anybody wants it: a client of this relay, or an s-relay whose
 subscribe has reached it. Each publisher that announced the track is asked, and each has a flow of
-its own, so that several publishers of one track stay apart.
+its own, so that several publishers of one track stay apart. `review` decides that for one track,
+and returns what is to be done; the relay does it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from laps.errors import InvalidEncoding
-from laps.infobase.announces import Announces
-from laps.tracks.subscribers import PlainSubscriber
-from laps.types import SubscribeInfo, hash_bytes, hash_track, next_sequence
+from laps.routing.forwarding import FromClient
+from laps.telemetry.records import is_telemetry
+from laps.tracks.meter import Meter
+from laps.tracks.ports import Answers
+from laps.tracks.shared import Shared
+from laps.tracks.subscription import PlainSubscriber
+from laps.tracks.track import Track
+from laps.types import hash_bytes, hash_track
 from laps.wire.subscribe import decode_track_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Iterator
 
     from laps.infobase.subscribes import Subscribes
-    from laps.routing.forwarding import Fib, SnsUpdate
+    from laps.routing.forwarding import Fib, Flow, SnsUpdate
+    from laps.tracks.cache import CacheLimits
+    from laps.tracks.history import History
     from laps.tracks.ports import Client
-    from laps.tracks.track import Live
-    from laps.types import AnnounceInfo, NodeId, TrackHash, TrackName
+    from laps.tracks.publication import Publication
+    from laps.tracks.subscription import Subscriber
+    from laps.types import AnnounceInfo, NodeId, TrackHash, TrackKey, TrackName
 
-FlowUpdates = list["SnsUpdate"]
+# A track that is forgotten leaves some hundred bytes.
+MAX_HISTORIES: Final = 10_000
+
+
+@dataclass(slots=True)
+class TrackChange:
+    """What follows for the publishers of a track when somebody came or left."""
+
+    track: Track | None = None
+    "None where nobody here has to do with it."
+    sns: list[SnsUpdate] = field(default_factory=list)
+    "Sets to advertise or withdraw."
+    joined: list[tuple[Client, NodeId]] = field(default_factory=list)
+    "Nodes that a publisher's streams go to from now on."
+    ask: list[Publication] = field(default_factory=list)
+    "Publishers to ask for the track."
+    release: list[Publication] = field(default_factory=list)
+    "Publishers to tell that nobody wants it any more."
+    unannounced: list[AnnounceInfo] = field(default_factory=list)
+    "Announces that stood for a publication that is released."
 
 
 class Tracks:
-    """Subscribers and publishers at this relay."""
+    """The tracks that are published, wanted or kept here."""
 
     def __init__(
-        self,
-        self_id: NodeId,
-        subscribes: Subscribes,
-        fib: Fib,
-        live: Live,
-        tell: Callable[[FlowUpdates], None],
-        joined: Callable[[Client, int, NodeId], None],
-        epoch: int,
+        self, self_id: NodeId, subscribes: Subscribes, fib: Fib, limits: CacheLimits
     ) -> None:
-        """`joined` is called with a publisher, a track and a node that it goes to from now on."""
-        self.announces: Announces[Client] = Announces()
+        self.shared = Shared(fib, limits)
+        self.events = self.shared.events
+        self.announces = self.shared.announces
+        self.cache = self.shared.cache
+        self.counters = self.shared.counters
         self.unreadable = 0
         "Subscribes whose data is no SUBSCRIBE: passed on, and matched by nobody."
+        self.histories: OrderedDict[TrackKey, History] = OrderedDict()
+        "What is remembered of tracks that are forgotten."
+        self.transit: dict[TrackKey, Meter] = {}
+        "Tracks that pass between peers and that nobody here has to do with."
         self._self_id = self_id
         self._subscribes = subscribes
         self._fib = fib
-        self._live = live
-        self._tell = tell
-        self._joined = joined
-        self._epoch = epoch
-        self._subscribers: dict[int, dict[Client, None]] = {}
-        self._hashes: dict[int, TrackHash] = {}
-        self._data: dict[int, bytes] = {}
-        self._asked: dict[int, dict[Client, None]] = {}
-        self._asked_of: dict[Client, dict[int, None]] = {}
-        "The same by publisher: one of ten thousand tracks ends one without a look at the others."
+        self._tracks: dict[TrackKey, Track] = {}
+
+    # -- the table ---------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self._subscribers) + len(self._asked)
+        return len(self._tracks)
+
+    def __iter__(self) -> Iterator[Track]:
+        return iter(list(self._tracks.values()))
+
+    def __contains__(self, key: TrackKey) -> bool:
+        return key in self._tracks
+
+    def keys(self) -> list[TrackKey]:
+        """Every track of now."""
+        return list(self._tracks)
+
+    def get(self, key: TrackKey) -> Track | None:
+        """The track, if it is there."""
+        return self._tracks.get(key)
+
+    def track(self, track: TrackHash, now: float, name: TrackName | None = None) -> Track:
+        """The track, made if it is not there."""
+        key = track.full_name_hash
+        found = self._tracks.get(key)
+        if found is None:
+            meter = self.transit.pop(key, None) or Meter(key, now)
+            history = self.histories.pop(key, None)
+            found = self._tracks[key] = Track(self.shared, track, name, meter, history)
+        elif found.name is None:
+            found.name = name
+        return found
+
+    def wanted(self) -> int:
+        """How many are wanted or asked for here."""
+        asked = len(self.shared.asked.keys())
+        return sum(track.is_wanted for track in self._tracks.values()) + asked
+
+    def expire(self, now: float) -> None:
+        """Forget what is too old, and tracks that nothing is left of."""
+        self.cache.expire(now)
+        for key, track in list(self._tracks.items()):
+            if track.fragments is not None:
+                before = track.fragments.size
+                self.counters.lost_objects += track.fragments.expire(now)
+                self.shared.fragment_bytes += track.fragments.size - before
+                if track.fragments.size:
+                    continue
+            if not track.is_needed:
+                del self._tracks[key]
+                if track.cached.history.begin is not None:
+                    self.histories[key] = track.cached.history
+        while len(self.histories) > MAX_HISTORIES:
+            self.histories.popitem(last=False)
+
+    def others_offer(self, key: TrackKey | None) -> None:
+        """Another relay has publishers of a track, or of many: some of it may not come here."""
+        keys = list(self._tracks) if key is None else [key]
+        for each in keys:
+            if (track := self._tracks.get(each)) is not None:
+                track.cached.history.partial = True
+        for each in self.histories if key is None else keys:
+            if each in self.histories:
+                self.histories[each].partial = True
+
+    # -- meters ------------------------------------------------------------------------------------
+
+    def meter(self, key: TrackKey, flow: Flow, now: float) -> Meter | None:
+        """What counts a track that arrives from a peer by a flow; None if nobody reports."""
+        if self.shared.moved is None:
+            return None
+        track = self._tracks.get(key)
+        meter = self.transit.get(key) if track is None else track.meter
+        if meter is None:
+            meter = self.transit[key] = Meter(key, now)
+        meter.flows[flow] = None
+        return meter
 
     # -- subscribers -------------------------------------------------------------------------------
 
-    def subscribe(self, client: Client, track: TrackHash, subscribe_data: bytes) -> bool:
-        """A client wants a track; True if it is the first of this relay."""
-        key = track.full_name_hash
-        clients = self._subscribers.setdefault(key, {})
-        first = not clients
-        clients[client] = None
-        self._hashes[key] = track
-        self._data.setdefault(key, subscribe_data)
-        live = self._live.track(track, self._read(self._data[key]))
-        if client not in live.subscribers:
-            live.subscribers[client] = PlainSubscriber(client, track)
-        self._live.changed(live)
-        self.review(key)
+    def subscribe(
+        self,
+        client: Client,
+        track: TrackHash,
+        subscribe_data: bytes,
+        now: float,
+        subscription: Subscriber | None = None,
+    ) -> bool:
+        """A client wants a track; True if it is the first of this relay.
+
+        Without a subscription it is given every stream as it is.
+        """
+        found = self.track(track, now)
+        first = not found.is_wanted
+        if not found.subscribe_data:
+            found.subscribe_data = subscribe_data
+        if found.name is None:
+            found.name = self._read(found.subscribe_data)
+        if subscription is None and client not in found.subscribers:
+            subscription = PlainSubscriber(client, track)
+        if subscription is not None and found.subscribers.get(client) is not subscription:
+            found.add_subscriber(client, subscription)
         return first
 
     def unsubscribe(self, client: Client, track: TrackHash) -> bool:
         """A client no longer wants a track; True if it was the last of this relay."""
-        key = track.full_name_hash
-        clients = self._subscribers.get(key)
-        if clients is None or client not in clients:
+        found = self._tracks.get(track.full_name_hash)
+        if found is None or client not in found.subscribers:
             return False
-        del clients[client]
-        if (live := self._live.get(key)) is not None:
-            live.subscribers.pop(client, None)
-            self._live.changed(live)
-        if clients:
-            return False
-        del self._subscribers[key]
-        self.review(key)
-        return True
+        was_wanted = found.is_wanted
+        found.remove_subscriber(client)
+        return was_wanted and not found.is_wanted
 
-    def keep(self, track: TrackHash) -> Callable[[], None]:
-        """Go on with a track's streams while the network still sends them, for who comes back.
-
-        Returns what ends it.
-        """
-        live = self._live.track(track)
-        live.pins += 1
-
-        def release() -> None:
-            live.pins -= 1
-
-        return release
-
-    def is_wanted_here(self, full_name_hash: int) -> bool:
-        """Whether a client of this relay wants a track."""
-        return full_name_hash in self._subscribers
-
-    def has_subscriber(self, client: Client, track: TrackHash) -> bool:
-        """Whether a client wants a track already."""
-        return client in self._subscribers.get(track.full_name_hash, ())
-
-    def asked(self, full_name_hash: int) -> Collection[Client]:
-        """The publishers here that have been asked for a track."""
-        return self._asked.get(full_name_hash, ())
-
-    def tracks_of(self, client: Client) -> list[TrackHash]:
-        """What a client is subscribed to."""
-        return [self._hashes[k] for k, clients in self._subscribers.items() if client in clients]
-
-    def own_info(self, track: TrackHash, now: float) -> SubscribeInfo:
-        """Subscribe information of our own, with the sequence number that follows the last."""
-        key = track.full_name_hash
-        sequence = self.next_sequence(self._self_id, key, now)
-        return SubscribeInfo(sequence, self._self_id, track, self._data.get(key, b""))
-
-    def next_sequence(self, source: NodeId, full_name_hash: int, now: float) -> int:
-        """After the last one said, or, when that is forgotten, after any said before a restart."""
-        last = self._subscribes.sequence(source, full_name_hash)
-        return next_sequence(last, self._epoch + int(now))
+    def subscribed(self, client: Client) -> list[TrackHash]:
+        """What a client subscribes to."""
+        return [self._tracks[key].hash for key in self.shared.subscribed.of(client)]
 
     # -- publishers --------------------------------------------------------------------------------
 
-    def announce(self, client: Client, info: AnnounceInfo, name: TrackName | None = None) -> bool:
-        """A publisher offers a namespace or a track; True if that is news.
+    def announce(
+        self, client: Client, info: AnnounceInfo, name: TrackName | None = None
+    ) -> list[TrackKey] | None:
+        """A publisher offers a namespace or a track: the tracks to review; None if it is no news.
 
         `name` is that of a track, where it is known: then nothing has to be looked for.
         """
         if self.announces.add(client, info) is None:
-            return False
-        for key in self._wanted(info, name):
-            self.review(key)
-        return True
+            return None
+        return self._matching(info, name)
 
-    def unannounce(self, client: Client, info: AnnounceInfo, name: TrackName | None = None) -> bool:
-        """A publisher offers it no more; True if that is news."""
+    def unannounce(
+        self, client: Client, info: AnnounceInfo, name: TrackName | None = None
+    ) -> list[TrackKey] | None:
+        """A publisher offers it no more: the tracks to review; None if that is no news."""
         if self.announces.withdraw(client, info) is None:
-            return False
-        asked = self._asked_of.get(client, {})
+            return None
+        asked = self.shared.asked.of(client)
         if name is not None:
-            keys = [key for key in (hash_track(name).full_name_hash,) if key in asked]
-        else:
-            names = {key: self._name_of(key) for key in asked}
-            keys = [key for key, name in names.items() if name is not None and _offers(info, name)]
-        for key in keys:
-            self.review(key)
-        return True
+            return [key for key in (hash_track(name).full_name_hash,) if key in asked]
+        names = {key: self._tracks[key].name for key in asked}
+        return [key for key, name in names.items() if name is not None and _offers(info, name)]
 
-    def drop_publisher(self, client: Client) -> list[AnnounceInfo]:
-        """A publisher is gone; what it had announced."""
+    def drop_publisher(self, client: Client) -> tuple[list[AnnounceInfo], list[TrackKey]]:
+        """A publisher has left: what it had announced, and the tracks to review."""
         dropped = [change.info for change in self.announces.drop_origin(client)]
-        for key in list(self._asked_of.get(client, ())):
-            self.review(key)
-        return dropped
+        return dropped, self.shared.asked.of(client)
 
-    def review(self, full_name_hash: int) -> None:
-        """Somebody came or left: ask publishers, or tell them it is over; lay out the flows."""
-        key = full_name_hash
-        targets = [n for n in self._subscribes.sources(key) if n != self._self_id]
-        clients = self._subscribers.get(key, {})
-        wanted = bool(targets) or bool(clients)
-        # Who is the only one to want its own track is not asked for it.
-        publishers = {
-            client: None
-            for client in (self._publishers(key) if wanted else ())
-            if targets or client.echoes or set(clients) - {client}
-        }
-        asked = self._asked.get(key, {})
-        for client in publishers:
-            flow = self._fib.get((client, key))
-            before = frozenset() if flow is None else flow.targets
-            self._tell(self._fib.install((client, key), targets, local=True))
-            for node_id in sorted(set(targets) - before):
-                self._joined(client, key, node_id)
-            if client not in asked:
-                self._asked.setdefault(key, {})[client] = None
-                self._asked_of.setdefault(client, {})[key] = None
-                self._live.track(self._hashes[key], self._read(self._data[key]))
-                client.subscribe(self._hashes[key], self._data[key])
-        for client in [client for client in asked if client not in publishers]:
-            del asked[client]
-            self._no_longer_asked(client, key)
-            self._tell(self._fib.remove((client, key)))
-            client.unsubscribe(self._hashes[key])
-        if not self._asked.get(key):
-            self._asked.pop(key, None)
-            if key not in self._subscribers:
-                self._hashes.pop(key, None)
-                self._data.pop(key, None)
-
-    def _publishers(self, key: int) -> list[Client]:
+    def offering(self, name: TrackName) -> list[Client]:
+        """The clients that announced a track; telemetry is published by relays alone."""
         if not len(self.announces):
             return []
-        data = self._data.get(key)
-        if data is None:
-            data = self._remember(key)
-        if not data:
-            return []
-        name = self._read(data)
-        if name is None:
-            return []
         parts = tuple(hash_bytes(part) for part in name.namespace)
-        return self.announces.match(parts, hash_bytes(name.name))
+        found = self.announces.match(parts, hash_bytes(name.name))
+        if is_telemetry(name.namespace):
+            found = [client for client in found if client.answers is not Answers.ITSELF]
+        return found
 
-    def _remember(self, key: int) -> bytes | None:
-        """Take the SUBSCRIBE of an s-relay, to hand to a publisher here."""
+    def waiting(self) -> list[Track]:
+        """Those with subscriptions that have not been answered."""
+        return [self._tracks[key] for key in self.shared.waiting]
+
+    def review(self, key: TrackKey, now: float) -> TrackChange:
+        """Somebody came or left: lay out the flows; whom to ask, and whom to tell to stop."""
+        targets = [n for n in self._subscribes.sources(key) if n != self._self_id]
+        change = TrackChange()
+        track = self._tracks.get(key)
+        wanted = bool(targets) or (track is not None and track.is_wanted)
+        name = self._name_of(key) if wanted and len(self.announces) else None
+        publishers = {
+            client: None
+            for client in (() if name is None else self.offering(name))
+            # A publisher that is the only one to want its own track is not asked for it.
+            if targets or client.echoes or (track is not None and track.is_wanted_besides(client))
+        }
+        for client in publishers:
+            track = track or self._wanted_track(key, name, now)
+            if track.name is None:
+                track.name = name
+            self._lay_out(track, client, targets, change)
+        change.track = track
+        if track is not None:
+            for publication in list(track.publishers.values()):
+                if publication.wanted and publication.publisher not in publishers:
+                    self._release(track, publication, change)
+            if not publishers and not track.is_wanted:
+                track.subscribe_data = b""
+        return change
+
+    def _lay_out(
+        self, track: Track, client: Client, targets: list[NodeId], change: TrackChange
+    ) -> None:
+        flow_key = FromClient(client, track.key)
+        flow = self._fib.get(flow_key)
+        before = frozenset() if flow is None else flow.targets
+        change.sns += self._fib.install(flow_key, targets, local=True)
+        if not track.subscribe_data:
+            track.subscribe_data = self._subscribe_data(track.key)
+        if (asked := track.ask(client)) is not None:
+            change.ask.append(asked)
+        change.joined += [(client, node_id) for node_id in sorted(set(targets) - before)]
+
+    def _release(self, track: Track, publication: Publication, change: TrackChange) -> None:
+        client, kept = publication.publisher, publication.kept
+        change.sns += self._fib.remove(FromClient(client, track.key))
+        track.release(publication)
+        change.release.append(publication)
+        if kept is not None:
+            publication.kept = None
+            if self.announces.withdraw(client, kept) is not None:
+                change.unannounced.append(kept)
+
+    def _wanted_track(self, key: TrackKey, name: TrackName | None, now: float) -> Track:
+        """A track that s-relays alone want, and a publisher here offers."""
+        hashes = self._subscribes.track_hash(key)
+        assert hashes is not None  # noqa: S101 - somebody wants it, and not here
+        return self.track(hashes, now, name)
+
+    def _subscribe_data(self, key: TrackKey) -> bytes:
+        """The SUBSCRIBE of an s-relay, to hand to a publisher here."""
         for source in self._subscribes.sources(key):
             info = self._subscribes.get(source, key)
             if info is not None:
-                self._hashes[key] = info.track_hash
-                self._data[key] = bytes(info.subscribe_data)
-                return self._data[key]
-        return None
+                return bytes(info.subscribe_data)
+        return b""
+
+    def _name_of(self, key: TrackKey) -> TrackName | None:
+        track = self._tracks.get(key)
+        if track is not None and track.subscribe_data:
+            return self._read(track.subscribe_data)
+        data = self._subscribe_data(key)
+        return self._read(data) if data else None
 
     def _read(self, data: bytes) -> TrackName | None:
         try:
@@ -234,42 +316,34 @@ class Tracks:
             self.unreadable += 1
             return None
 
-    def _no_longer_asked(self, client: Client, key: int) -> None:
-        keys = self._asked_of[client]
-        del keys[key]
-        if not keys:
-            del self._asked_of[client]
-
-    def _wanted(self, info: AnnounceInfo, name: TrackName | None) -> list[int]:
+    def _matching(self, info: AnnounceInfo, name: TrackName | None) -> list[TrackKey]:
         """The tracks that a new announce offers and somebody wants."""
         if name is not None:
             key = hash_track(name).full_name_hash
-            return [key] if key in self._subscribers or self._subscribes.sources(key) else []
+            return [key] if self._is_wanted_anywhere(key) else []
         offers: dict[int, bool] = {}
         "By the hash of a namespace: it is read once, however many tracks are in it."
-        found: list[int] = []
-        for key in {*self._subscribes.tracks(), *self._subscribers}:
-            hashes = self._hashes.get(key) or self._subscribes.track_hash(key)
+        found: list[TrackKey] = []
+        here = (key for key, track in self._tracks.items() if track.is_wanted)
+        for key in {*self._subscribes.tracks(), *here}:
+            track = self._tracks.get(key)
+            hashes = self._subscribes.track_hash(key) if track is None else track.hash
             if hashes is None or info.name_hash not in (0, hashes.name_hash):
                 continue
             matches = offers.get(hashes.namespace_hash)
             if matches is None:
                 name = self._name_of(key)
                 matches = name is not None and _offers(info, name)
-                # Who subscribes may say one name and the hashes of another.
+                # A subscriber may send one name and the hashes of another.
                 if name is not None and hash_track(name) == hashes:
                     offers[hashes.namespace_hash] = matches
             if matches:
                 found.append(key)
         return found
 
-    def _name_of(self, key: int) -> TrackName | None:
-        data = self._data.get(key)
-        if data is None:
-            source = next(iter(self._subscribes.sources(key)), None)
-            entry = None if source is None else self._subscribes.get(source, key)
-            data = b"" if entry is None else bytes(entry.subscribe_data)
-        return self._read(data) if data else None
+    def _is_wanted_anywhere(self, key: TrackKey) -> bool:
+        track = self._tracks.get(key)
+        return (track is not None and track.is_wanted) or bool(self._subscribes.sources(key))
 
 
 def _offers(info: AnnounceInfo, name: TrackName) -> bool:

@@ -14,7 +14,7 @@ from laps.errors import (
     LocalProtocolError,
     RemoteProtocolError,
 )
-from laps.types import SnsId
+from laps.types import SnsId, TrackKey
 from laps.wire.buffer import decode_varint, encode_varint
 
 # header_length(1) | type(1) | ... | data_length(var-int) | data(data_length)
@@ -44,7 +44,7 @@ class DatagramHeader:
     """Ahead of the data of a datagram."""
 
     sns_id: SnsId
-    full_name_hash: int
+    full_name_hash: TrackKey
     data_length: int
     header_length: int
     """Where the data starts."""
@@ -55,7 +55,7 @@ class NewStreamHeader:
     """Ahead of the first object of a stream; it holds for all that follow."""
 
     sns_id: SnsId
-    full_name_hash: int
+    full_name_hash: TrackKey
     priority: int
     ttl_us: int
     """Each object of the stream lives this long from when it is received."""
@@ -108,13 +108,13 @@ for _type, _layout in (
 # --- writing ---------------------------------------------------------------------------------
 
 
-def encode_datagram_header(sns_id: SnsId, full_name_hash: int, data_length: int) -> bytes:
+def encode_datagram_header(sns_id: SnsId, full_name_hash: TrackKey, data_length: int) -> bytes:
     """The bytes ahead of a datagram's data."""
     return _encode(_DATAGRAM, ObjectType.DATAGRAM, data_length, _checked(sns_id), full_name_hash)
 
 
 def encode_new_stream_header(
-    sns_id: SnsId, full_name_hash: int, priority: int, ttl_us: int, data_length: int
+    sns_id: SnsId, full_name_hash: TrackKey, priority: int, ttl_us: int, data_length: int
 ) -> bytes:
     """The bytes ahead of the data of a stream's first object."""
     fields = (_checked(sns_id), full_name_hash, priority, ttl_us)

@@ -185,7 +185,7 @@ class Crowd:
 
     def unsubscribe(self) -> None:
         app = self.chance.choice(self.apps)
-        held = list(app.client.by_request)
+        held = list(app.client._by_request)
         if held:
             app.say(Unsubscribe(self.chance.choice(held)))
 
@@ -197,7 +197,7 @@ class Crowd:
 
     def join(self) -> None:
         app = self.chance.choice(self.apps)
-        held = [d for d in app.client.by_request.values() if d.filter == LARGEST]
+        held = [d for d in app.client._by_request.values() if d.filter == LARGEST]
         if held:
             joined, group = self.chance.choice(held).request_id, self.chance.randrange(2)
             self.fetching[app][app.join(joined, group, relative=False)] = Location(group, 0)
@@ -300,8 +300,8 @@ class Crowd:
     def _check_arrival(self, track: TrackName, place: Location) -> None:
         """An object has been sent, by the only one who publishes its group."""
         for app in self.apps:
-            delivery = app.client.deliveries.get(hash_track(track).full_name_hash)
-            if delivery is None or not delivery.established or place < delivery.start:
+            delivery = app.client.subscriptions.get(hash_track(track).full_name_hash)
+            if delivery is None or not delivery.is_established or place < delivery.start:
                 continue
             if delivery.end_group is None or place.group <= delivery.end_group:
                 key = delivery.track.alias, delivery.priority

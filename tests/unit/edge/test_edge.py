@@ -411,7 +411,7 @@ def test_what_two_publish_comes_once(dialect: Dialect, distinct: bool) -> None:
             if not distinct or group % 2 == number:
                 app.stream(aliases[number], group, *objects_of(0, 1))
     assert sub.places == [(group, number) for group in range(4) for number in (0, 1)]
-    assert sub.edge.relay.live.counters.duplicates == (0 if distinct else 4)
+    assert sub.edge.relay.tracks.counters.duplicates == (0 if distinct else 4)
 
 
 def test_two_publishers_at_different_relays_are_one_track() -> None:

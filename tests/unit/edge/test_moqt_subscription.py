@@ -565,5 +565,5 @@ def test_streams_are_counted_for_the_end_unless_some_were_dropped() -> None:
 
 
 def check_forgotten(app: App) -> None:
-    assert app.client.deliveries == app.client.by_request == {}
+    assert app.client.subscriptions == app.client._by_request == {}
     assert app.client.session.incoming == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from laps.edge.quicr import QuicrSettings
+from laps.edge.settings import QuicrSettings
 from laps.types import Address, Location
 from laps.wire.moqt.dialect import DRAFT16
 from laps.wire.quicr.codes import QuicrCode
@@ -313,7 +313,7 @@ def test_a_publisher_closes_its_half_first(datagrams: bool) -> None:
     assert post.closed is True
     assert pub.session.streams == {}
     assert pub.client.session.streams == {}
-    assert not pub.client.sources
+    assert not pub.client.publications
     check_empty(net)
 
 

@@ -97,7 +97,7 @@ def test_an_object_without_end_on_a_stream_ends_the_session() -> None:
     assert bad.closed[0] == QuicrCode.TOO_LARGE
     assert media.objects == []
     assert media.app.closed is None
-    assert sub.edge.relay.live.cache.size == 0
+    assert sub.edge.relay.tracks.cache.size == 0
     check_empty(net)
 
 
@@ -112,7 +112,7 @@ def test_many_objects_that_are_not_whole_end_the_session() -> None:
     net.run()
     assert bad.closed is not None
     assert bad.closed[0] == QuicrCode.TOO_LARGE
-    assert bad.client.part_bytes == 0
+    assert bad.client._partial.size == 0
     assert media.closed is None
     check_empty(net)
 
@@ -123,14 +123,14 @@ def test_objects_that_become_whole_cost_nothing() -> None:
     for number in range(60):
         for post in posts:
             post.object(0, number, bytes(300_000), 50_000)
-    assert pub.client.part_bytes == 0
+    assert pub.client._partial.size == 0
     posts[0].say(Fragment(0, 60, 0, bytes(1000), False))
-    assert pub.client.part_bytes == 1000
+    assert pub.client._partial.size == 1000
     posts[0].start(0, 61)
-    assert pub.client.part_bytes == 0
+    assert pub.client._partial.size == 0
     posts[0].say(Fragment(0, 61, 0, bytes(1000), False))
     posts[0].reset()
-    assert pub.client.part_bytes == 0
+    assert pub.client._partial.size == 0
     assert pub.closed is None
     check_empty(net)
 
@@ -170,9 +170,9 @@ def test_datagrams_that_cannot_be_are_dropped_and_counted(
         post.datagram(fragment)
     post.datagrams(0, 2, b"good")
     net.run(1)
-    live = pub.edge.relay.live
-    assert live.counters.malformed_fragments == 1
-    assert live.fragment_bytes == 0
+    tracks = pub.edge.relay.tracks
+    assert tracks.counters.malformed_fragments == 1
+    assert tracks.shared.fragment_bytes == 0
     assert pub.closed is None
     for found in media:
         assert found.app.closed is None
@@ -233,21 +233,21 @@ def test_objects_that_never_end_are_held_within_a_bound() -> None:
     net, bad, sub = flooded(CacheLimits(8 * MB, 2 * MB))
     media = sub.subscribe("demo/good")
     posts = [bad.publish(f"demo/{name}", datagrams=True) for name in "ab"]
-    live = bad.edge.relay.live
+    tracks = bad.edge.relay.tracks
     number = 0
     for group in range(2000):
         for post in posts:
             number += 1
             post.datagram(Fragment(group, group % 3, 5 * (group % 2), bytes(1000), False))
-            assert live.fragment_bytes <= live.fragment_limit
-    assert live.cache.size == 0
-    assert len(live.cache.order) == 0
-    assert live.counters.lost_objects > 0
+            assert tracks.shared.fragment_bytes <= tracks.shared.fragment_limit
+    assert tracks.cache.size == 0
+    assert len(tracks.cache.order) == 0
+    assert tracks.counters.lost_objects > 0
     good = QuicrApp(net, sub.edge.relay).publish("demo/good", datagrams=True)
     good.datagrams(0, 0, b"good" * 1000)
     assert media.objects == [(0, 0, b"good" * 1000)]
     net.run(12)
-    assert live.fragment_bytes == 0
+    assert tracks.shared.fragment_bytes == 0
     check_empty(net)
 
 
@@ -255,13 +255,13 @@ def test_one_object_that_never_ends_is_held_within_a_bound() -> None:
     net, bad, sub = flooded(CacheLimits(8 * MB, 2 * MB))
     media = sub.subscribe("demo/t")
     post = bad.publish("demo/t", datagrams=True)
-    live = bad.edge.relay.live
+    tracks = bad.edge.relay.tracks
     for at in range(1, 40_000):
         data = bytes(1000)
         bad.client.receive_datagram(
             _datagram(post.datagram_id, Fragment(0, 0, 1000 * at, data, False)), net.now
         )
-        assert live.fragment_bytes <= live.fragment_limit
+        assert tracks.shared.fragment_bytes <= tracks.shared.fragment_limit
     (delivery,) = sub.client.subscriptions.values()
     assert delivery.queue.size <= QUEUE_BYTES
     net.run(1)
@@ -280,12 +280,12 @@ def test_what_is_whole_is_kept_within_the_bounds_of_the_cache() -> None:
     net, pub, _ = flooded(CacheLimits(2 * MB, MB))
     stream = pub.publish("demo/s")
     datagrams = pub.publish("demo/d", datagrams=True)
-    live = pub.edge.relay.live
+    tracks = pub.edge.relay.tracks
     for group in range(60):
         stream.object(group, 0, bytes(50_000))
         datagrams.datagrams(group, 0, bytes(50_000))
-        assert live.cache.size <= 2 * MB + 200_000
-    assert live.cache.counters.evicted_groups > 0
+        assert tracks.cache.size <= 2 * MB + 200_000
+    assert tracks.cache.counters.evicted_groups > 0
     check_empty(net)
 
 
@@ -319,7 +319,7 @@ def test_nothing_is_served_past_its_time(relays: int) -> None:
         fetcher.leave()
         net.run(0.9)
     for other in net.relays.values():
-        for track in other.live.tracks.values():
+        for track in other.tracks:
             for group in track.cached.groups.values():
                 assert set(group.objects()) == {2}
                 assert set(group.until) == set()

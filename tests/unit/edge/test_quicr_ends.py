@@ -132,7 +132,7 @@ def test_what_a_moqt_publisher_ends_has_ended(dialect: object, relays: int) -> N
     audience = Audience(net)
     pub = net.app(row[0], dialect)  # type: ignore[arg-type]
     alias = pub.publish("demo/t")
-    request_id = next(iter(pub.client.sources))
+    request_id = next(iter(pub.client.publications))
     pub.stream(alias, 0, Obj(0, payload(0, 0)))
     pub.stream(alias, 1, Obj(0, payload(1, 0)))
     pub.done(request_id, DoneCode.TRACK_ENDED, 2)
@@ -243,7 +243,7 @@ def test_whoever_comes_next_goes_on(
 def _moqt_goes_on(net: MoqtNet, relay: Relay, second: str, places: list[tuple[int, int]]) -> None:
     pub = net.app(relay, DRAFT14 if second == "moqt 14" else DRAFT16)
     alias = pub.publish("demo/t")
-    request_id = next(iter(pub.client.sources))
+    request_id = next(iter(pub.client.publications))
     for group in (1, 2):
         items = [Obj(number, payload(g, number)) for g, number in places if g == group]
         pub.stream(alias, group, *items, subgroup=items[0].id)
@@ -384,12 +384,12 @@ def test_what_a_publisher_held_in_fragments_is_forgotten_when_one_begins_anew() 
     old.start(3, 0)
     old.object(3, 0, b"on its stream")
     old.datagram(pieces(4, 0)[0])
-    assert relay.live.fragment_bytes > 0
+    assert relay.tracks.shared.fragment_bytes > 0
     old.app.leave()
     net.run(1)
     new = QuicrApp(net, relay).publish("demo/t")
     new.object(0, 0, b"new")
-    assert relay.live.fragment_bytes == 0
+    assert relay.tracks.shared.fragment_bytes == 0
     check_empty(net)
 
 
@@ -454,4 +454,4 @@ def test_a_publisher_in_datagrams_may_begin_anew_with_the_same_numbers() -> None
         b"two",
     ]
     assert len(media.datagrams) == 2 * 3 * 2  # twice three objects, in two fragments each
-    assert [relay.live.counters.started_over for relay in (first, last)] == [1, 1]
+    assert [relay.tracks.counters.started_over for relay in (first, last)] == [1, 1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from laps.edge.quicr import QuicrSettings
+from laps.edge.settings import QuicrSettings
 from laps.types import TrackName
 from laps.wire.moqt.dialect import DRAFT14, DRAFT16
 from laps.wire.moqt.messages import Publish

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from laps.edge.relay_requests import ANSWER_S
+from laps.edge.relay_queries import ANSWER_S
 from laps.types import Location, NodeId, parse_node_id
 from laps.wire.extensions import MAX_HOPS, RelayRequest, RelayResponse
 from laps.wire.moqt.codes import RequestCode
@@ -42,12 +43,21 @@ def crossed(net: MoqtNet, kind: type[M]) -> list[M]:
     return [message for wire in net.wires for end in wire for message in end.said(kind)]
 
 
+@dataclass
+class Told:
+    """A query that writes its answer down."""
+
+    told: list[Message | None]
+
+    def answered(self, message: Message | None, now: float) -> None:
+        self.told.append(message)
+
+
 def answers(net: MoqtNet, asker: Relay, target: NodeId, message: Message) -> list[Message | None]:
     """What a relay is told when it asks."""
     told: list[Message | None] = []
     assert isinstance(message, TrackStatus | Fetch)
-    asker.live.cache.now = net.now
-    net.edges[asker].tunnel.ask(target, message, lambda answer, now: told.append(answer))
+    net.edges[asker].queries.ask(target, message, Told(told), net.now)
     net.run(ANSWER_S + 1.0)
     return told
 

@@ -283,10 +283,10 @@ def test_turned_off_it_leaves_nothing_and_turned_on_it_begins_anew(net: Telemetr
     relay, said = net.lone()
     net.run(100)
     said.stop()
-    assert relay.live.moved is None
+    assert relay.tracks.shared.moved is None
     assert relay.sizes()["announces"] == relay.sizes()["namespaces"] == 0
     net.run(100)
-    assert relay.live.tracks == {}
+    assert not len(relay.tracks)
     assert relay.data.open_streams() == []
     said.start()
     net.run(10)

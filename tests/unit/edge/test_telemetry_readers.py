@@ -10,7 +10,7 @@ import pytest
 from laps.edge import telemetry as module
 from laps.telemetry.records import KINDS
 from laps.tracks.cache import CacheLimits
-from laps.types import Location
+from laps.types import Location, hash_track
 from laps.wire.moqt.codes import RequestCode
 from laps.wire.moqt.dialect import DRAFT14, DRAFT16
 from laps.wire.moqt.messages import (
@@ -86,8 +86,7 @@ def test_every_relay_is_read_from_every_other(region: Region, dialect: Dialect) 
             assert {row["peer"] for row in rows if "srtt_us" in row and row["node"] == node}
     # A Via holds the subscribes for its own tracks, and no others.
     assert set(region.via.subscribes.tracks()) == {
-        net.edge(region.via).track(track_name(region.said[1].name(kind))).hash.full_name_hash
-        for kind in KINDS
+        hash_track(track_name(region.said[1].name(kind))).full_name_hash for kind in KINDS
     }
 
 
@@ -101,7 +100,7 @@ def test_readers_that_leave_end_the_streams_to_their_relay(region: Region) -> No
     net.run(70)
     assert region.first.here.running == []
     assert not region.via.subscribes.sources(
-        net.edge(region.near).track(track_name(region.said[0].name("node"))).hash.full_name_hash
+        hash_track(track_name(region.said[0].name("node"))).full_name_hash
     )
 
 
@@ -146,7 +145,7 @@ def test_who_subscribes_anywhere_is_told_how_far_it_is(
 ) -> None:
     net, said = region.net, region.said[node]
     app = net.app(region.relays[reader], dialect)
-    largest = said.telemetry._outputs["node"].live.largest()
+    largest = said.telemetry._outputs["node"].track.largest()
     app.request(TrackStatus(0, track_name(said.name("node"))))
     net.run(0.2)
     assert app.heard_of(RequestOk)[-1].largest == largest
@@ -340,8 +339,8 @@ def test_history_is_bounded_in_bytes_and_each_kind_has_its_own_part(net: Telemet
     outputs = said.telemetry._outputs
     for kind, share in module.SHARES.items():
         assert outputs[kind].history.size <= 400_000 * share
-    assert min(outputs["links"].live.cached.groups) > FIRST  # something had to go
-    assert min(outputs["events"].live.cached.groups) == FIRST
+    assert min(outputs["links"].track.cached.groups) > FIRST  # something had to go
+    assert min(outputs["events"].track.cached.groups) == FIRST
     app = net.app(relay)
     app.fetch(said.name("links"), (0, 0), END)
     rows = fetched(app)
@@ -361,7 +360,7 @@ def test_what_all_objects_begin_with_is_kept_once(net: TelemetryNet) -> None:
     _, said = net.lone()
     net.run(50)
     output = said.telemetry._outputs["node"]
-    (group,) = output.live.cached.groups.values()
+    (group,) = output.track.cached.groups.values()
     heads = [chunk for chunk in group.streams[0].chunks if chunk == output.encoder.head]
     assert len(heads) == 50
     assert {id(chunk) for chunk in heads} == {id(output.encoder.head)}

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from laps.edge import track_records
-from laps.edge.client import announce_info
 from laps.relay.roles import Role
-from laps.types import TrackName, hash_track
+from laps.types import TrackName, announce_info, hash_track
 from laps.wire.moqt.data import SubgroupHeader, encode_subgroup_header
 from laps.wire.moqt.dialect import DRAFT16
 from laps.wire.moqt.objects import encode_object
@@ -61,13 +60,13 @@ class Batches:
 
     def next(self) -> list[Row]:
         """Those of the next round."""
-        before = self._output.live.largest()
+        before = self._output.track.largest()
         self._net.run(1)
-        largest = self._output.live.largest()
+        largest = self._output.track.largest()
         assert largest is not None
         if largest == before:
             return []
-        group = self._output.live.cached.groups[largest.group]
+        group = self._output.track.cached.groups[largest.group]
         return rows_of(group.objects()[largest.object].payload)
 
 
@@ -202,7 +201,7 @@ def test_a_track_in_transit_that_becomes_known_goes_on_counting(net: TelemetryNe
     pub.stream(alias, 0, Obj(0, b"x" * 1000))
     (row,) = said.next()
     assert (row["namespace"], row["track"], row["egress"]) == ("", "", ["1:3"])
-    assert set(middle.live.transit) == {track_hash("demo/t").full_name_hash}
+    assert set(middle.tracks.transit) == {track_hash("demo/t").full_name_hash}
     near = net.app(middle)
     near.subscribe("demo/t")
     net.run(3)  # who has just joined is sent streams twice, to be sure
@@ -212,7 +211,7 @@ def test_a_track_in_transit_that_becomes_known_goes_on_counting(net: TelemetryNe
     assert (row["subscribers"], row["egress"]) == (1, ["1:3"])
     assert row["sent_bytes"] == 2 * row["received_bytes"]
     assert 1000 < row["received_bytes"] < 1100
-    assert middle.live.transit == {}
+    assert middle.tracks.transit == {}
 
 
 def test_a_track_in_transit_is_forgotten_when_nothing_leads_it_through_any_more(
@@ -226,11 +225,11 @@ def test_a_track_in_transit_is_forgotten_when_nothing_leads_it_through_any_more(
     net.run(2)
     pub.stream(alias, 0, Obj(0, b"x"))
     assert said.next()
-    assert len(middle.live.transit) == 1
+    assert len(middle.tracks.transit) == 1
     far.leave()
     net.run(60)
-    assert middle.live.transit == {}
-    assert middle.live.moved == {}
+    assert middle.tracks.transit == {}
+    assert middle.tracks.shared.moved == {}
 
 
 def test_names_are_told_as_text_whatever_their_bytes(net: TelemetryNet) -> None:
@@ -404,6 +403,6 @@ def test_without_telemetry_nothing_is_noted_of_what_passes(net: TelemetryNet) ->
     net.run(1)
     assert len(far.objects) == 1
     for relay in (first, middle, last):
-        assert relay.live.moved is None
-        assert relay.live.transit == {}
-        assert all(not track.meter.flows for track in relay.live.tracks.values())
+        assert relay.tracks.shared.moved is None
+        assert relay.tracks.transit == {}
+        assert all(not track.meter.flows for track in relay.tracks)

@@ -283,7 +283,7 @@ def test_a_track_that_ends_before_its_offer_is_answered() -> None:
     assert sub.last(PublishDone).request_id == offer.request_id
     sub.say(PublishOk(offer.request_id))
     assert sub.closed is None
-    assert sub.client.deliveries == sub.client.by_request == {}
+    assert sub.client.subscriptions == sub.client._by_request == {}
     net.check_empty()
 
 

@@ -42,7 +42,7 @@ class Scene:
 
     def rows(self, kind: str) -> list[dict[str, Any]]:
         outputs = self.reporter.telemetry._outputs
-        groups = outputs[kind].live.cached.groups if kind in outputs else {}
+        groups = outputs[kind].track.cached.groups if kind in outputs else {}
         return [
             row
             for group in groups.values()
@@ -92,7 +92,7 @@ async def test_others_have_their_turn_between_the_steps_of_a_round(
 async def test_it_is_turned_off_and_on_and_its_bounds_change() -> None:
     scene = Scene(TelemetryConfig(enabled=False))
     assert not scene.reporter.telemetry.running
-    assert scene.relay.live.tracks == {}
+    assert scene.relay.tracks == {}
     scene.reporter.configure(SOON)
     await until(lambda: bool(scene.rows("node")))
     touched = scene.touched
@@ -127,7 +127,7 @@ async def test_the_last_word_is_said_at_once() -> None:
     scene.reporter.leave()
     assert [row["event"] for row in scene.rows("events")] == ["stopping"]
     for output in outputs.values():
-        assert not any(group.live for group in output.live.cached.groups.values())
+        assert not any(group.live for group in output.track.cached.groups.values())
 
 
 @on_loop

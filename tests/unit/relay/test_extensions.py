@@ -386,9 +386,9 @@ def test_what_is_beyond_a_peer_that_leaves_is_reached_another_way(world: World) 
     world.reach(FAR, south, hops=3)
     world.reach(NodeId(8), north)
     world.now = 10.0
-    assert world.extensions.receive(north, GoAway(5000, "next:33434"), world.now)
+    touched = world.extensions.peer_leaves(north, GoAway(5000, "next:33434"), world.now)
     assert world.events == [PeerLeaving(NORTH, "next:33434", 15.0)]
-    assert world.touched == [{NORTH, FAR, NodeId(8)}]
+    assert touched == {NORTH, FAR, NodeId(8)}
     best = {node_id: world.nodes.best(node_id) for node_id in (NORTH, FAR, NodeId(8))}
     ways = {node_id: choice and choice.path.peer_id for node_id, choice in best.items()}
     assert ways == {NORTH: NORTH, FAR: SOUTH, NodeId(8): NORTH}
@@ -398,7 +398,7 @@ def test_what_is_beyond_a_peer_that_leaves_is_reached_another_way(world: World) 
 def test_a_link_that_comes_after_goaway_is_as_good_as_any(world: World) -> None:
     north, south = world.peer(NORTH), world.peer(SOUTH)
     world.reach(FAR, south, hops=3)
-    world.extensions.receive(north, GoAway(0), world.now)
+    world.extensions.peer_leaves(north, GoAway(0), world.now)
     for link_id in list(north.links):
         world.nodes.close_session(link_id)
         del north.links[link_id]
@@ -412,5 +412,5 @@ def test_a_link_that_comes_after_goaway_is_as_good_as_any(world: World) -> None:
 
 def test_goaway_from_a_stub_is_reported(world: World) -> None:
     stub = world.stub()
-    assert world.extensions.receive(stub, GoAway(1000), 1.0, object())
+    world.extensions.peer_leaves(stub, GoAway(1000), 1.0)
     assert world.events == [PeerLeaving(STUB, "", 2.0)]

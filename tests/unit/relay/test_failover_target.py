@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laps.relay.extensions import ExtensionSettings
 from laps.relay.failover import Candidate, Target, candidates, choose, has_room, target
 from laps.relay.roles import Role
+from laps.relay.settings import ExtensionSettings
 from laps.types import Address, NodeId, NodeMetrics, PeerMode, parse_node_id
 from support.relays import Net, Wire
 

@@ -488,7 +488,7 @@ def test_a_set_of_nodes_out_of_reach_is_taken_and_counted() -> None:
     net.settle()
     net.subscribe(near, sub, "a/x")
     puppet.say(SubscribeNodeSetAdv(SnsId(1), (NodeId(99), near.id)))
-    assert relay.counters.unreachable_targets >= 1
+    assert relay.router.counters.unreachable_targets >= 1
     assert wire.here.sets == {1: {"1:2"}}
     track = subscribe_info("1:2", "a/x", 0).track_hash.full_name_hash
     puppet.send(encode_new_stream_header(SnsId(1), track, 0, 0, 3) + b"abc", fin=True)

@@ -96,7 +96,7 @@ def test_a_via_that_is_no_peer_or_does_not_lead_there_leaves_it_to_selection() -
     diamond.publish(0, b"all the same")
     assert diamond.sub.got == [b"all the same"]
     assert diamond.carried() == [1, 0]
-    assert diamond.origin.counters.unmet_plans > 0
+    assert diamond.origin.router.counters.unmet_plans > 0
 
 
 def test_direct_without_a_link_to_the_s_relay_leaves_it_to_selection() -> None:

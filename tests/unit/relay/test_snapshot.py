@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laps.edge.edge import Edge, EdgeSettings
-from laps.relay.path_watch import PathWatch
+from laps.relay.journal import PathWatch
 from laps.relay.roles import Role
 from laps.relay.views import flows, nodes, tables, tracks
 from laps.relay.views.table import Row, Table, contains
@@ -110,10 +110,10 @@ def test_looking_counts_nothing_and_changes_nothing() -> None:
     diamond = Diamond()
     plan = Plan(7, 1e10, {EDGE: "eu"}, {KEY: {"eu": parse_node_id("3:3")}})
     diamond.origin.follow_plan(plan)
-    before = (diamond.origin.counters.unmet_plans, diamond.origin.fib.changes)
+    before = (diamond.origin.router.counters.unmet_plans, diamond.origin.fib.changes)
     diamond.look(diamond.origin)
     rows(nodes.nodes(diamond.origin, later))
-    assert (diamond.origin.counters.unmet_plans, diamond.origin.fib.changes) == before
+    assert (diamond.origin.router.counters.unmet_plans, diamond.origin.fib.changes) == before
 
 
 def test_a_way_that_would_turn_back_is_told_apart() -> None:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laps.edge.client import announce_info
 from laps.relay.roles import Role
-from laps.tracks.tracks import Tracks
+from laps.tracks.tracks import TrackChange, Tracks
 from laps.types import (
     NodeInfo,
     NodePathItem,
     NodeType,
+    TrackKey,
+    announce_info,
     format_node_id,
     hash_track,
     parse_node_id,
@@ -394,9 +395,9 @@ def test_a_track_that_comes_or_goes_costs_no_look_at_all_the_others(
     looked: list[int] = []
     review = Tracks.review
 
-    def look(self: Tracks, key: int) -> None:
+    def look(self: Tracks, key: TrackKey, now: float) -> TrackChange:
         looked.append(key)
-        review(self, key)
+        return review(self, key, now)
 
     monkeypatch.setattr(Tracks, "review", look)
     for name, info in zip(names, infos, strict=True):
@@ -423,7 +424,7 @@ def test_hashes_that_are_not_those_of_the_name_hide_no_other_track() -> None:
     true = track_hash("a/b/x")
     for number in range(20):
         lie = subscribe_info("1:3", "other/y", number + 1)
-        lie = replace(lie, track_hash=replace(true, full_name_hash=number))
+        lie = replace(lie, track_hash=replace(true, full_name_hash=TrackKey(number)))
         liar.say(SubscribeInfoAdv(lie))
     net.subscribe(edge, sub, "a/b/x")
     net.announce(origin, pub, "a")

@@ -80,7 +80,7 @@ def taps(relay: Relay) -> int:
     return sum(
         isinstance(out, Tap)
         for passing in relay.data.open_streams()
-        for out in (*passing.outs, *(passing.live.outs if passing.live else ()))
+        for out in (*passing.outs, *(passing.incoming.outs if passing.incoming else ()))
     )
 
 
@@ -228,7 +228,9 @@ def test_of_an_object_in_fragments_the_first_one_is_seen(line: Line) -> None:
     alias = track_alias(KEY)
     for offset, last in ((0, False), (3, True)):
         data = encode_carried(alias, Fragment(1, 2, offset, b"abc", last), Terms())
-        client = next(iter(line.near.tracks.asked(KEY)))
+        track = line.near.tracks.get(KEY)
+        assert track is not None
+        client = next(iter(track.publishers))
         line.near.publish_datagram(client, track_hash(TRACK), data, 0, line.net.now)
         line.net.run()
     assert [seen(trace) for trace in traces] == [[(1, None, 2, 3)]] * 3
@@ -312,8 +314,8 @@ def test_a_trace_is_no_copy_and_changes_nothing_that_is_delivered(net: Telemetry
     net.run(2)
     assert [place[:2] for place in objects_read(line.sub)] == [(0, 0), (0, 1), (1, 0), (2, 0)]
     for relay in line.relays:
-        track = relay.live.get(KEY)
-        meter = relay.live.transit[KEY] if track is None else track.meter
+        track = relay.tracks.get(KEY)
+        meter = relay.tracks.transit[KEY] if track is None else track.meter
         assert meter.received > 200
         # One copy each: to the Via, to the far Edge, to the subscriber.
         assert meter.sent == meter.received
@@ -336,7 +338,7 @@ def test_a_traced_stream_that_is_given_up_is_counted_no_less(net: TelemetryNet) 
     trace_of(line.far)
     line.pub.open(line.alias, 0, Obj(0, b"x" * 100))
     net.run(1)
-    track = line.far.live.get(KEY)
+    track = line.far.tracks.get(KEY)
     assert track is not None
     [there] = [wire.there for wire in net.wires if wire.here.relay is line.far]
     [stream] = there.running

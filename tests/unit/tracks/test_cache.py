@@ -172,7 +172,7 @@ def test_a_publisher_may_want_less_and_not_more() -> None:
     net, pub, _ = stage()
     for ms, age_s in ((5000, 5.0), (10**9, 60.0), (None, 60.0)):
         pub.publish(f"demo/{ms}", properties=TrackProperties(max_cache_ms=ms))
-        live = net.relays["1:1"].live.get(track_hash(f"demo/{ms}").full_name_hash)
+        live = net.relays["1:1"].tracks.get(track_hash(f"demo/{ms}").full_name_hash)
         assert live is not None
         assert live.cached.max_age_s == age_s
 
@@ -217,7 +217,7 @@ def test_late_joiners_join_a_stream_that_was_cut() -> None:
         assert app.last(SubscribeOk).largest == Location(0, number)
         assert app.places == [(0, n) for n in range(number + 1, 40)] + [(0, 40)]
         assert {item.subgroup for item in app.subgroups[0].objects} == {3}
-    assert relay.live.cache.counters.trimmed_streams
+    assert relay.tracks.cache.counters.trimmed_streams
 
 
 # -- objects ---------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laps.tracks.history import MAX_SPANS, Past
+from laps.tracks.history import MAX_SPANS, History
 from laps.tracks.known import LAST_OBJECT
 from laps.types import Location
 from laps.wire.moqt.fetch import EndOfRange
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 ALL = [(Location(0, 0), Location(10_000, LAST_OBJECT))]
 
 
-def dropped(*groups: tuple[int, int | None]) -> Past:
-    past = Past()
+def dropped(*groups: tuple[int, int | None]) -> History:
+    past = History()
     for group, last in groups:
         past.saw(group)
         past.dropped(group, last)
@@ -169,7 +169,7 @@ def test_a_track_that_begins_anew_has_no_past() -> None:
     net.run(120.0)
     later = net.app(sub.edge.relay)
     fill(later, 9)
-    live = sub.edge.relay.live.get(track_hash("demo/t").full_name_hash)
+    live = sub.edge.relay.tracks.get(track_hash("demo/t").full_name_hash)
     assert live is not None
     live._start_over()
     assert live.cached.past.lost(ALL) == []

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from laps.tracks.subscribers import PlainSubscriber
 
 from laps.tracks.cache import CacheLimits
 from laps.tracks.streams import LiveStream
-from laps.tracks.subscribers import PlainSubscriber
 from laps.tracks.track import Live
 from laps.types import Location
 from laps.wire.moqt.codes import ResetCode

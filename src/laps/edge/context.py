@@ -1,0 +1,110 @@
+"""What the parts of an `Edge` share: the relay, the clients, the time that things fall due, and the
+answers to "who offers this track?".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from laps.edge.client import EdgeClient
+from laps.edge.settings import ClientCounters, EdgeSettings, QuicrCounters
+from laps.relay.roles import Role
+from laps.relay.stub import StubClient
+from laps.relay.timers import Timers
+from laps.tracks.ports import Answers
+from laps.types import announce_info, hash_track
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from laps.relay.relay import Relay
+    from laps.tracks.ports import Client
+    from laps.tracks.track import Track
+    from laps.types import NodeId, TrackName
+
+
+class Context:
+    """What the parts of an Edge share."""
+
+    def __init__(self, relay: Relay, settings: EdgeSettings) -> None:
+        self.relay = relay
+        self.settings = settings
+        self.counters = ClientCounters()
+        self.quicr = QuicrCounters()
+        self.clients: dict[EdgeClient, None] = {}
+        self.holding: set[EdgeClient] = set()
+        "Clients with streams that nobody has explained yet."
+        self.timers = Timers()
+        self.is_sooner = False
+        "Something falls due earlier than all that was known at the last `deadline`."
+
+    def at(self, when: float, call: Callable[[float], None]) -> None:
+        """Make a call at a time."""
+        first = self.timers.next
+        self.is_sooner = self.is_sooner or first is None or when < first
+        self.timers.at(when, call)
+
+    def track(self, name: TrackName, now: float) -> Track:
+        """A track by its name."""
+        return self.relay.tracks.track(hash_track(name), now, name)
+
+    def announce(
+        self, client: EdgeClient, namespace: tuple[bytes, ...], name: bytes | None, now: float
+    ) -> None:
+        """Tell the network that a client offers a namespace or a track."""
+        info = announce_info(self.relay.id, namespace, name)
+        self.relay.announce(client, info, now, (namespace, name))
+
+    def unannounce(
+        self, client: EdgeClient, namespace: tuple[bytes, ...], name: bytes | None, now: float
+    ) -> None:
+        """It no longer does."""
+        info = announce_info(self.relay.id, namespace, name)
+        self.relay.unannounce(client, info, now, (namespace, name))
+
+    # -- who offers a track ------------------------------------------------------------------------
+
+    def is_offered(self, track: Track) -> bool:
+        """Whether somebody is known to publish a track."""
+        here = track.answering or self.publisher(track) or self.has_plain(track)
+        return bool(here or self.elsewhere(track))
+
+    def publisher(self, track: Track) -> EdgeClient | None:
+        """A client that offers a track and can be asked for ranges, whether or not it was asked."""
+        return next(
+            (
+                client
+                for client in self._offering(track)
+                if isinstance(client, EdgeClient) and client.answers_fetches
+            ),
+            None,
+        )
+
+    def has_plain(self, track: Track) -> bool:
+        """Whether a publisher offers a track that has nothing to answer."""
+        return any(client.answers is Answers.NEVER for client in self._offering(track))
+
+    def elsewhere(self, track: Track) -> list[NodeId]:
+        """The other relays that offer a track, our own Stubs first."""
+        if track.name is None:
+            return []
+        stubs = [
+            client.peer.node_id
+            for client in self._offering(track)
+            if isinstance(client, StubClient) and client.answers is Answers.BY_RELAY_REQUEST
+        ]
+        offers = self.relay.extensions.namespaces.offering(track.name.namespace, track.name.name)
+        return stubs + [node_id for node_id in offers if node_id != self.relay.id]
+
+    def is_blind(self) -> bool:
+        """Whether tracks may exist that nobody has told us of."""
+        if self.relay.role is Role.STUB:
+            return True
+        return any(
+            not peer_link.link.extended
+            for peer in self.relay.peers.values()
+            for peer_link in peer.links.values()
+        )
+
+    def _offering(self, track: Track) -> list[Client]:
+        return [] if track.name is None else self.relay.tracks.offering(track.name)

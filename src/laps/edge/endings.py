@@ -1,0 +1,84 @@
+"""How tracks end: subscribers hear of it after the last publisher, and after its last stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from laps.edge.client import EdgeClient, EdgeSubscription
+from laps.relay.stub import StubClient
+from laps.types import hash_track
+from laps.wire.moqt.codes import DoneCode
+from laps.wire.moqt.messages import PublishDone
+
+if TYPE_CHECKING:
+    from laps.edge.context import Context
+    from laps.edge.relay_queries import RelayQueries
+    from laps.tracks.track import Track
+    from laps.types import NodeId, TrackName
+
+
+class Endings:
+    """Tells subscribers, and relays with subscribers, that tracks have ended."""
+
+    def __init__(self, context: Context, queries: RelayQueries) -> None:
+        self._context = context
+        self._queries = queries
+
+    def publisher_ended(self, track: Track, done: PublishDone | None, now: float) -> None:
+        """A publisher has ended a track: so it is for subscribers, if it was the last."""
+        if track.answering or self._context.elsewhere(track):
+            return
+        code = DoneCode.TRACK_ENDED if done is None else done.code
+        reason = "" if done is None else done.reason
+        self._tell_relays(track, PublishDone(0, code, reason=reason))
+        self.end_track(track, code, reason, now)
+
+    def ended_elsewhere(
+        self, name: TrackName, done: PublishDone, source: NodeId, now: float
+    ) -> None:
+        """Another relay says that a track has ended; its last streams may arrive after that."""
+        track = self._context.relay.tracks.get(hash_track(name).full_name_hash)
+        if track is None:
+            return
+        peer = self._context.relay.peers.get(source)
+        if peer is not None and peer.is_stub:
+            self._tell_relays(track, done)  # to them it is a track of ours
+
+        def end(now: float) -> None:
+            others = [node_id for node_id in self._context.elsewhere(track) if node_id != source]
+            if not track.answering and not others:
+                self.end_track(track, done.code, done.reason, now)
+
+        self._context.at(now + self._context.settings.hold_s, end)
+
+    def end_track(self, track: Track, code: int, reason: str, now: float) -> None:
+        """Tell the subscribers of a track, when the last of its streams is closed."""
+        stubs = [it.peer.node_id for it in track.subscribers if isinstance(it, StubClient)]
+        if track.name is not None:
+            done = PublishDone(0, code, reason=reason)
+            self._queries.track_ended(track.name, stubs, done)
+        if track.ending is None:
+            track.ending = (code, reason)
+        self.streams_closed(track, now)
+
+    def streams_closed(self, track: Track, now: float) -> None:
+        """No stream of a track that has ended may be open any more."""
+        if track.ending is None or track.streams:
+            return
+        (code, reason), track.ending = track.ending, None
+        for client, subscription in list(track.subscribers.items()):
+            # A subscription that waits for a publisher goes on waiting.
+            if (
+                isinstance(client, EdgeClient)
+                and isinstance(subscription, EdgeSubscription)
+                and client.subscriptions.get(track.key) is subscription
+                and not subscription.is_unanswered
+            ):
+                client.end(subscription, code, reason, now)
+
+    def _tell_relays(self, track: Track, done: PublishDone) -> None:
+        """Tell the relays with subscribers that a track of ours has ended."""
+        relay = self._context.relay
+        nodes = [node_id for node_id in relay.subscribes.sources(track.key) if node_id != relay.id]
+        if track.name is not None:
+            self._queries.track_ended(track.name, nodes, done)

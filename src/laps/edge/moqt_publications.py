@@ -1,0 +1,243 @@
+"""The tracks that a MoQT client publishes, by its PUBLISH or because we subscribed to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from laps.tracks.publication import PublicationState
+from laps.types import announce_info
+from laps.wire.moqt.codes import RequestCode
+from laps.wire.moqt.messages import (
+    DEFAULT_PRIORITY,
+    UNFILTERED,
+    Filter,
+    FilterType,
+    PublishOk,
+    RequestUpdate,
+    Subscribe,
+    Unsubscribe,
+)
+
+if TYPE_CHECKING:
+    from laps.edge.client import EdgeClient
+    from laps.edge.edge import Edge
+    from laps.sessions.moqt import MoqtSession
+    from laps.tracks.publication import Publication
+    from laps.tracks.track import Track
+    from laps.types import Location, TrackHash, TrackKey
+    from laps.wire.moqt.messages import (
+        Publish,
+        PublishDone,
+        RequestError,
+        SubscribeOk,
+        TrackProperties,
+    )
+
+
+class MoqtPublications:
+    """What one MoQT client publishes."""
+
+    def __init__(self, edge: Edge, client: EdgeClient, session: MoqtSession) -> None:
+        self._edge = edge
+        self._client = client
+        self._session = session
+
+    def of_alias(self, alias: int) -> Publication | None:
+        """What the client's streams call by an alias."""
+        request_id = self._session.aliases.get(alias)
+        return None if request_id is None else self._client.publications.get(request_id)
+
+    # -- it publishes by itself --------------------------------------------------------------------
+
+    def publish(self, message: Publish, now: float) -> bool:
+        """PUBLISH; False if it is refused."""
+        client, session = self._client, self._session
+        track = self._edge.context.track(message.track, now)
+        before = self._of(track.key)
+        if before is not None and before.by_publish and before.done is None:
+            session.drop_alias(message.alias, message.request_id)
+            reason = "this session publishes the track already"
+            client.refuse(message.request_id, RequestCode.DUPLICATE_SUBSCRIPTION, reason, now)
+            return False
+        if before is not None:  # our SUBSCRIBE has crossed its PUBLISH, or it publishes again
+            self._forget(before, now)
+            self._unsubscribe(before)
+        session.move_alias(message.alias, message.request_id)
+        publication = track.publish(client, message.request_id)
+        client.publications[message.request_id] = publication
+        # One that sends at once may go on, for the cache; one that waits is told when to send.
+        publication.lazy, publication.forward = not message.forward, message.forward
+        track.cached.history.published_here(all_of_it=message.forward)
+        self._describe(track, publication, message.alias, message.properties, message.largest)
+        publication.accepted = False
+        self._edge.context.announce(client, message.track.namespace, message.track.name, now)
+        publication.accepted = True
+        session.send(PublishOk(message.request_id, forward=publication.forward))
+        self._edge.subscribing.settle(track, now)
+        return True
+
+    def namespace_done(self, namespace: tuple[bytes, ...], now: float) -> None:
+        """What is subscribed to goes on when its namespace is withdrawn: only new tracks do not."""
+        relay = self._edge.relay
+        for publication in self._client.publications.values():
+            name = self._track(publication).name
+            if publication.by_publish or publication.kept is not None or name is None:
+                continue
+            if name.namespace[: len(namespace)] == namespace:
+                publication.kept = announce_info(relay.id, name.namespace, name.name)
+                relay.announce(self._client, publication.kept, now)
+        self._edge.context.unannounce(self._client, namespace, None, now)
+
+    # -- it is asked -------------------------------------------------------------------------------
+
+    def ask(self, track: TrackHash) -> None:
+        """Somebody wants a track that the client can publish."""
+        found = self._edge.relay.tracks.get(track.full_name_hash)
+        publication = self._of(track.full_name_hash)
+        if found is None or publication is None:
+            return
+        if publication.by_publish:
+            self._set_forward(publication, forward=True)
+        elif found.name is not None and publication.request_id < 0:
+            wanted = (it.new_group for it in found.waiting if it.new_group is not None)
+            largest = Filter(FilterType.LARGEST_OBJECT)
+            request = Subscribe(0, found.name, largest, new_group=next(wanted, None))
+            publication.request_id = self._session.request(request)
+            self._client.publications[publication.request_id] = publication
+            found.cached.history.published_here(all_of_it=False)
+
+    def release(self, track: TrackHash) -> None:
+        """Nobody wants the track any more."""
+        publication = self._of(track.full_name_hash)
+        if publication is None:
+            return
+        if publication.by_publish:
+            self._set_forward(publication, forward=False)
+        else:
+            self._close(publication)
+            self._unsubscribe(publication)
+
+    def accepted(self, message: SubscribeOk, now: float) -> bool:
+        """The client publishes what we asked for; False if we no longer want it."""
+        publication = self._client.publications.get(message.request_id)
+        if publication is None:
+            return False
+        if publication.state is PublicationState.ASKED:
+            publication.advance(PublicationState.PUBLISHING)
+        track = self._track(publication)
+        self._describe(track, publication, message.alias, message.properties, message.largest)
+        self._edge.subscribing.settle(track, now)
+        return True
+
+    def refused(self, message: RequestError, now: float) -> None:
+        """The client does not publish what we asked for."""
+        publication = self._client.publications.get(message.request_id)
+        if publication is not None and publication.state is PublicationState.ASKED:
+            publication.advance(PublicationState.REFUSED)
+            publication.refusal = message
+            self._edge.subscribing.settle(self._track(publication), now)
+
+    # -- its end -----------------------------------------------------------------------------------
+
+    def done(self, message: PublishDone, now: float) -> None:
+        """PUBLISH_DONE."""
+        publication = self._client.publications.get(message.request_id)
+        if publication is None:
+            return
+        publication.done = message
+        if publication.state in (PublicationState.ASKED, PublicationState.PUBLISHING):
+            publication.advance(PublicationState.ENDING)
+        self._maybe_ended(publication, now)
+
+    def stream_opened(self, publication: Publication) -> None:
+        """A stream of the track begins."""
+        publication.streams += 1
+        publication.open_streams += 1
+
+    def stream_closed(self, publication: Publication, now: float) -> None:
+        """A stream of the track has ended."""
+        publication.open_streams -= 1
+        self._maybe_ended(publication, now)
+
+    def _maybe_ended(self, publication: Publication, now: float) -> None:
+        """PUBLISH_DONE may overtake the last streams: it counts them, so that we can wait.
+
+        Some publishers count none; then a while has to do.
+        """
+        done = publication.done
+        if done is None or publication.open_streams:
+            return
+        if 0 < done.stream_count <= publication.streams:
+            self._ended(publication, now)
+            return
+
+        def lingered(now: float) -> None:
+            if not publication.open_streams:
+                self._ended(publication, now)
+
+        self._edge.context.at(now + self._edge.settings.linger_s, lingered)
+
+    def _ended(self, publication: Publication, now: float) -> None:
+        """Nothing more comes of a track that has ended."""
+        if self._client.publications.get(publication.request_id) is not publication:
+            return
+        track = self._track(publication)
+        self._forget(publication, now)
+        if publication.by_publish and track.name is not None:
+            name = track.name
+            self._edge.context.unannounce(self._client, name.namespace, name.name, now)
+        self._edge.endings.publisher_ended(track, publication.done, now)
+
+    # -- how it works ------------------------------------------------------------------------------
+
+    def _of(self, key: TrackKey) -> Publication | None:
+        track = self._edge.relay.tracks.get(key)
+        publication = None if track is None else track.publishers.get(self._client)
+        if publication is None or publication.state is PublicationState.ENDED:
+            return None
+        return publication
+
+    def _track(self, publication: Publication) -> Track:
+        track = self._edge.relay.tracks.get(publication.key)
+        assert track is not None  # noqa: S101 - it is kept while it has publishers
+        return track
+
+    def _describe(
+        self,
+        track: Track,
+        publication: Publication,
+        alias: int,
+        properties: TrackProperties,
+        largest: Location | None,
+    ) -> None:
+        publication.alias = alias
+        track.describe(properties)
+        track.cached.saw(largest)
+        if properties.priority is not None:
+            publication.priority = properties.priority
+        publication.ttl_us = min(0xFFFFFFFF, (properties.delivery_timeout_ms or 0) * 1000)
+
+    def _close(self, publication: Publication) -> None:
+        self._client.publications.pop(publication.request_id, None)
+        self._track(publication).end_publication(publication)
+        if publication.alias is not None:
+            self._session.drop_alias(publication.alias, publication.request_id)
+
+    def _forget(self, publication: Publication, now: float) -> None:
+        self._close(publication)
+        if publication.kept is not None:
+            self._edge.relay.unannounce(self._client, publication.kept, now)
+
+    def _unsubscribe(self, publication: Publication) -> None:
+        """Unless it was refused, or has ended."""
+        if publication.request_id in self._session.outgoing:
+            self._session.send(Unsubscribe(publication.request_id))
+
+    def _set_forward(self, publication: Publication, *, forward: bool) -> None:
+        """Tell a publisher that waits for it to send, or to stop."""
+        if not publication.lazy or publication.forward is forward:
+            return
+        publication.forward = forward
+        if publication.accepted:
+            update = RequestUpdate(0, publication.request_id, UNFILTERED, DEFAULT_PRIORITY, forward)
+            self._session.request(update)

@@ -1,0 +1,68 @@
+"""What this relay asks others that need not be its neighbours: how far a track is, a range of it.
+
+A request travels by RELAY_REQUEST from hop to hop to the node that has the track, and its answer by
+RELAY_RESPONSE back; both hold a control message of MoQT draft 16. What a FETCH brings arrives on a
+data stream of the track, for the asking node alone, and begins with draft 16's FETCH_HEADER.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Final, Protocol
+
+from laps.wire.extensions import MAX_HOPS, RelayRequest
+from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.messages import PublishDone, RequestKind, RequestOk, SubscribeOk, TrackStatus
+
+if TYPE_CHECKING:
+    from laps.edge.context import Context
+    from laps.types import NodeId, TrackName
+    from laps.wire.moqt.messages import Fetch, Message
+
+# Without an answer after this long there will be none.
+ANSWER_S: Final = 5.0
+
+
+class Query(Protocol):
+    """What a relay was asked, by whoever wants to know."""
+
+    def answered(self, message: Message | None, now: float) -> None:
+        """The answer; None when there will be none."""
+
+
+class RelayQueries:
+    """The requests of this relay to others."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._ids = count(1)
+        self._open: dict[int, Query] = {}
+
+    def ask(self, node_id: NodeId, message: Fetch | TrackStatus, query: Query, now: float) -> int:
+        """Ask a relay; the id of the request."""
+        request_id = next(self._ids) & 0xFFFF_FFFF
+        self._open[request_id] = query
+        relay = self._context.relay
+        payload = DRAFT16.encode(message)
+        relay.reach.send(node_id, RelayRequest(MAX_HOPS, relay.id, node_id, request_id, payload))
+        self._context.at(now + ANSWER_S, lambda now: self._close(request_id, None, now))
+        return request_id
+
+    def receive(self, request_id: int, answer: Message, now: float) -> None:
+        """An answer has arrived."""
+        if isinstance(answer, SubscribeOk):  # it says more of a track than REQUEST_OK does
+            kind, properties = RequestKind.TRACK_STATUS, answer.properties
+            answer = RequestOk(answer.request_id, kind, answer.largest, None, properties)
+        self._close(request_id, answer, now)
+
+    def _close(self, request_id: int, answer: Message | None, now: float) -> None:
+        query = self._open.pop(request_id, None)
+        if query is not None:
+            query.answered(answer, now)
+
+    def track_ended(self, track: TrackName, nodes: list[NodeId], done: PublishDone) -> None:
+        """Tell relays with subscribers that a track has ended."""
+        relay = self._context.relay
+        payload = DRAFT16.encode(TrackStatus(0, track)) + DRAFT16.encode(done)
+        for node_id in nodes:
+            relay.reach.send(node_id, RelayRequest(MAX_HOPS, relay.id, node_id, 0, payload))

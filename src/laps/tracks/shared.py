@@ -1,0 +1,112 @@
+"""What the tracks of a relay share: the cache, bounds, counters, and who has to do with which."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from laps.infobase.announces import Announces
+from laps.routing.forwarding import FromPeer
+from laps.tracks.cache import Cache
+from laps.wire.quicr.fragments import MAX_OBJECT_BYTES
+
+if TYPE_CHECKING:
+    from laps.routing.forwarding import Fib
+    from laps.tracks.cache import CacheLimits
+    from laps.tracks.meter import Meter
+    from laps.tracks.ports import Client
+    from laps.tracks.publication import Source
+    from laps.tracks.reassembly import TrackFragments
+    from laps.tracks.streams import IncomingStream
+    from laps.tracks.upstream_fetch import UpstreamFetch
+    from laps.types import TrackKey
+
+
+@dataclass(slots=True)
+class TrackCounters:
+    """What became of streams and objects, for the operator."""
+
+    duplicates: int = 0
+    "Streams that another publisher had sent already."
+    opaque: int = 0
+    "Streams that are not MoQT's."
+    started_over: int = 0
+    malformed_fragments: int = 0
+    "Fragments that cannot be of the object they name: past its end, or without end."
+    lost_objects: int = 0
+    "Objects of which fragments were missing for too long, or that made room for others."
+
+
+class ClientIndex:
+    """Tracks by client: one of ten thousand is found without a look at the others."""
+
+    def __init__(self) -> None:
+        self._keys: dict[Client, dict[TrackKey, None]] = {}
+
+    def add(self, client: Client, key: TrackKey) -> None:
+        """A client has to do with a track."""
+        self._keys.setdefault(client, {})[key] = None
+
+    def discard(self, client: Client, key: TrackKey) -> None:
+        """It no longer has."""
+        keys = self._keys.get(client)
+        if keys is not None:
+            keys.pop(key, None)
+            if not keys:
+                del self._keys[client]
+
+    def of(self, client: Client) -> list[TrackKey]:
+        """The tracks of a client."""
+        return list(self._keys.get(client, ()))
+
+    def keys(self) -> set[TrackKey]:
+        """The tracks that any client has to do with."""
+        return {key for keys in self._keys.values() for key in keys}
+
+
+class Shared:
+    """What every track of a relay uses and none of them owns."""
+
+    def __init__(self, fib: Fib, limits: CacheLimits) -> None:
+        self.events: deque[object] = deque()
+        "What happened while data flowed, for the Edge to act on when the call has returned."
+        self.began: list[tuple[TrackKey, IncomingStream, bool]] = []
+        "Streams that began while nodes join their track, and whether they have ended as well."
+        self.cache = Cache(limits, self.events)
+        self.counters = TrackCounters()
+        self.announces: Announces[Client] = Announces()
+        self.subscribed = ClientIndex()
+        "What each client subscribes to."
+        self.asked = ClientIndex()
+        "What each publisher was asked for."
+        self.waiting: dict[TrackKey, None] = {}
+        "Tracks with subscriptions that have not been answered."
+        self.upstream_fetches: dict[int, UpstreamFetch] = {}
+        "What is being fetched from other relays, by request id."
+        self.moved: dict[Meter, None] | None = None
+        "Tracks that carried something since the last report; None where nobody reports."
+        self.fragment_limit = max(limits.total_bytes // 8, 2 * MAX_OBJECT_BYTES)
+        self.fragment_bytes = 0
+        "What is held of objects that are not whole, of all tracks."
+        self._fib = fib
+
+    def may_send(self, source: Source) -> bool:
+        """Whether streams may still arrive from a publisher, or by a flow."""
+        if isinstance(source, FromPeer):
+            return self._fib.get(source) is not None
+        return source in self.announces
+
+    def has_moved(self, meter: Meter) -> None:
+        """There is something to report of a track."""
+        if self.moved is not None:
+            self.moved[meter] = None
+
+    def bound_fragments(self, fragments: TrackFragments) -> None:
+        """Where all tracks together hold too much, the one that brings more gives up its oldest."""
+        reassembler = fragments.reassembler
+        while self.fragment_bytes > self.fragment_limit and reassembler.open:
+            before = reassembler.size
+            reassembler.forget(next(iter(reassembler.open)))
+            self.fragment_bytes += reassembler.size - before
+            self.counters.lost_objects += 1

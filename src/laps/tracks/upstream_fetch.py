@@ -1,0 +1,163 @@
+"""A range of a track that is fetched from a publisher, or from the relay that has one.
+
+What arrives is held until all who wait for it have it, whether or not the cache has room, and is
+remembered if it has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from laps.tracks.known import LAST_OBJECT, after, beyond, last_of, without
+from laps.types import Location
+from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.fetch import EndOfRange, FetchReader
+from laps.wire.moqt.translate import translate_object
+
+if TYPE_CHECKING:
+    from laps.tracks.cache import CachedTrack
+    from laps.tracks.known import Range
+    from laps.tracks.ports import Client
+    from laps.types import NodeId
+    from laps.wire.moqt.dialect import Dialect
+    from laps.wire.moqt.messages import FetchOk
+    from laps.wire.moqt.objects import Object
+
+# What a fetch may bring at a time: it is held until it has been sent on.
+MAX_FETCH_BYTES: Final = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class FetchFinished:
+    """An event: all that was fetched has arrived, or more than is held."""
+
+    fetch: UpstreamFetch
+
+
+@dataclass(slots=True, eq=False)
+class UpstreamFetch:
+    """A range that is being fetched from elsewhere."""
+
+    cached: CachedTrack
+    "Where the track is kept."
+    start: Location
+    end: Location
+    dialect: Dialect
+    "What the objects are written in."
+    request_id: int = -1
+    publisher: Client | None = None
+    "Who was asked; None if it is another relay."
+    node_id: NodeId | None = None
+    "The relay that was asked; None if it is a publisher here."
+    answer: FetchOk | None = None
+    is_finished: bool = False
+    "All of it has arrived."
+    is_too_large: bool = False
+    "More arrived than is held."
+    objects: dict[int, dict[int, Object]] = field(default_factory=dict)
+    "What has arrived, by group and id: the cache may not have room for it."
+    unknown: list[Range] = field(default_factory=list)
+    "What the publisher or relay does not know of."
+    _reader: FetchReader = field(init=False)
+    _next: Location = field(init=False)
+    "Where what has not arrived yet begins."
+    _size: int = 0
+
+    def __post_init__(self) -> None:
+        self._reader = FetchReader(self.dialect)
+        self._next = self.start
+
+    def receive(self, data: bytes, *, fin: bool) -> bool:
+        """Bytes of the answer; False if no more of them are taken."""
+        if self.is_too_large:
+            return False
+        for item in self._reader.feed(data):
+            place = Location(item.group, item.object_id)
+            begin, self._next = self._next, after(place)
+            if isinstance(item, EndOfRange):
+                if item.unknown:
+                    self.unknown.append((begin, place))
+                continue
+            found: Object | None = item
+            if self.dialect is not DRAFT16:
+                found = translate_object(item, self.dialect, DRAFT16)
+            if found is not None:
+                self._size += len(found.payload)
+                self.objects.setdefault(found.group, {})[found.object_id] = found
+                self.cached.saw(place)
+        if self._size > MAX_FETCH_BYTES:
+            self.is_too_large = True
+        elif fin:
+            self._reader.finish()
+            self.is_finished = True
+        if self.is_too_large or self.is_finished:
+            self.cached.cache.events.append(FetchFinished(self))
+        return not self.is_too_large
+
+    @property
+    def answered_end(self) -> Location:
+        """Where what was asked for ends, as far as there was anything."""
+        return self.end if self.answer is None else min(self.end, self.answer.end, key=beyond)
+
+    def answered(self) -> list[Range]:
+        """What is known by the answer: objects, and that there are no others."""
+        known = [(self.start, last_of(self.answered_end))]
+        for span in self.unknown:
+            known = without(known, span)
+        return known
+
+    def covers(self, start: Location, end: Location) -> bool:
+        """Whether a range is part of it."""
+        return self.start <= start and beyond(end) <= beyond(self.end)
+
+    def remember(self, now: float) -> None:
+        """What a publisher was asked for is known: what it did not send does not exist."""
+        cached = self.cached
+        if any(item.datagram for items in self.objects.values() for item in items.values()):
+            return  # how long these are of use is known only where their publisher is
+        for group_id, objects in self.objects.items():
+            for item in objects.values():
+                cached.group(group_id, now).add_object(item, now)
+        if any(group_id not in cached.groups for group_id in self.objects):
+            return  # there is no room for it
+        first = self.start.group + (self.start.object > 0)
+        end = self.answered_end
+        last = end.group if end.object == 0 else end.group - 1
+        if first <= last:
+            known = [(Location(first, 0), Location(last, LAST_OBJECT))]
+            # A publisher that came after what was here knows nothing of it.
+            for lost in cached.history.lost(known, self.objects):
+                known = without(known, lost)
+            for low, high in known:
+                whole = low.group + (low.object > 0), high.group - (high.object < LAST_OBJECT)
+                if whole[0] <= whole[1]:
+                    cached.known.append(whole)
+        for group_id in (self.start.group, end.group):
+            group = cached.groups.get(group_id)
+            if group is not None and self.start.object == 0 and end.object == 0:
+                group.whole = True
+
+
+class FetchedStream:
+    """The stream by which another relay answers a FETCH: an `OutStream` to whoever brings it."""
+
+    def __init__(self, fetch: UpstreamFetch) -> None:
+        self.over = False
+        self._fetch = fetch
+
+    def write(self, data: bytes | memoryview, now: float) -> bool:
+        """As `OutStream.write`."""
+        self.over = self.over or not self._fetch.receive(bytes(data), fin=False)
+        return not self.over
+
+    def finish(self, data: bytes | memoryview, now: float) -> bool:
+        """As `OutStream.finish`."""
+        if not self.over:
+            self._fetch.receive(bytes(data), fin=True)
+        self.over = True
+        return True
+
+    def reset(self, code: int, now: float) -> None:
+        """As `OutStream.reset`; whoever waits for the rest gives up after a while."""
+        self.over = True
