@@ -106,7 +106,8 @@ class Steering:
         return True
 
     def _expired(self) -> None:
-        log.warning("plan %d has expired: selection decides", self._runner.relay.plan.sequence)
+        sequence = self._runner.relay.router.plan.sequence
+        log.warning("plan %d has expired: selection decides", sequence)
         self._runner.follow_plan(routing.NO_PLAN)
 
 

@@ -115,7 +115,7 @@ async def test_a_plan_moves_a_track_that_flows_and_nothing_is_lost() -> None:
         ):
             await plans.write(plan(by, sequence=sequence), new_group=True)
             writing = asyncio.ensure_future(flow(50))
-            await until(lambda: triangle.origin.relay.plan.sequence == sequence)  # noqa: B023
+            await until(lambda: triangle.origin.relay.router.plan.sequence == sequence)  # noqa: B023
             await writing
             await flow(6)
             assert triangle.copies_by(peer)
@@ -132,13 +132,13 @@ async def test_what_is_forged_old_or_no_plan_is_not_followed(
         session = await stack.enter_async_context(triangle.connect(triangle.origin))
         plans = await session.publish("laps", "plan")
         await plans.write(plan(DIRECT, sequence=7), new_group=True)
-        await until(lambda: triangle.origin.relay.plan.sequence == 7)
+        await until(lambda: triangle.origin.relay.router.plan.sequence == 7)
         forged = plan("7:3", sequence=9).replace(b'"7:3"', b'"7:4"')
         expired, older = plan("7:3", sequence=8, lasts_s=-1), plan("7:3", sequence=6)
         for bad in (forged, b"no plan", expired, older):
             await plans.write(bad, new_group=True)
         await plans.write(plan(DIRECT, sequence=10), new_group=True)
-        await until(lambda: triangle.origin.relay.plan.sequence == 10)
+        await until(lambda: triangle.origin.relay.router.plan.sequence == 10)
         said = [record.getMessage() for record in caplog.records if "plan" in record.getMessage()]
         assert [line for line in said if "not followed" in line] == [
             "a plan is not followed: the signature does not fit: it was changed on the way",
@@ -155,8 +155,8 @@ async def test_a_plan_that_expires_is_given_up() -> None:
         session = await stack.enter_async_context(triangle.connect(triangle.origin))
         plans = await session.publish("laps", "plan")
         await plans.write(plan("7:3", sequence=1, lasts_s=1.0), new_group=True)
-        await until(lambda: triangle.origin.relay.plan.sequence == 1)
-        await until(lambda: triangle.origin.relay.plan.sequence == 0)
+        await until(lambda: triangle.origin.relay.router.plan.sequence == 1)
+        await until(lambda: triangle.origin.relay.router.plan.sequence == 0)
 
 
 @on_loop
@@ -170,7 +170,7 @@ async def test_the_last_plan_is_kept_over_a_restart(tmp_path: Path) -> None:
         await until(path.exists)
     async with AsyncExitStack() as stack:
         triangle = Triangle(stack, **{"plan.file": str(path)})
-        assert triangle.origin.relay.plan.sequence == 5
+        assert triangle.origin.relay.router.plan.sequence == 5
 
 
 @on_loop

@@ -168,7 +168,7 @@ class Scene:
             (group_id, number)
             for group_id, group in sorted(groups.items())
             if group.at >= since and not group.live
-            for number in sorted(group.objects())
+            for number in sorted(group.objects(self.network.now))
         ]
 
 

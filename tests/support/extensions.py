@@ -81,6 +81,9 @@ class World:
     def events(self) -> list[ExtensionEvent]:
         return list(self._events)
 
+    def forget_events(self) -> None:
+        self._events.clear()
+
     def link(
         self,
         node_id: NodeId,

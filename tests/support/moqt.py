@@ -498,8 +498,9 @@ class MoqtNet(Net):
             assert not relay.tracks.cache.order
             assert not len(relay.tracks)
             shared = relay.tracks.shared
-            assert not (shared.waiting or shared.upstream_fetches or shared.events)
-            assert not (shared.began or relay.reach.received)
+            left_over = (shared.waiting, shared.upstream_fetches, shared.events, shared.began)
+            assert not any(left_over), left_over
+            assert not relay.reach.received
             tables = edge_tables(edge)
             assert tables == dict.fromkeys(tables, 0), tables
 

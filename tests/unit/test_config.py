@@ -105,7 +105,7 @@ def test_every_key_can_be_written() -> None:
         history_bytes = 65536
         [plan]
         key = "ed25519:AAAA"
-        file = "relay.plan"
+        file = "relay.router.plan"
         [impairment.peers]
         "127.0.0.1:40001" = {delay_ms = 40, jitter_ms = 5, drop = 0.02}
         [admin]
@@ -113,7 +113,7 @@ def test_every_key_can_be_written() -> None:
         listen = "[::1]:0"
         token = "swordfish"
     """)
-    assert config.plan.file == Path("relay.plan")
+    assert config.plan.file == Path("relay.router.plan")
     assert config.node.id == parse_node_id("1.2:1234")
     assert (config.node.latitude, config.node.longitude) == (-33.9, 151.0)
     assert isinstance(config.node.longitude, float)

@@ -14,6 +14,7 @@ from laps.types import (
     NodeInfo,
     NodePathItem,
     NodeType,
+    TrackKey,
     TrackName,
     format_node_id,
     hash_bytes,
@@ -145,8 +146,8 @@ def test_a_track_hashes_from_its_namespace_and_name() -> None:
 
 
 def test_a_track_alias_fits_a_varint() -> None:
-    assert track_alias(0xFFFF_FFFF_FFFF_FFFF) == 2**62 - 1
-    assert track_alias(0xC000_0000_0000_0005) == 5
+    assert track_alias(TrackKey(0xFFFF_FFFF_FFFF_FFFF)) == 2**62 - 1
+    assert track_alias(TrackKey(0xC000_0000_0000_0005)) == 5
 
 
 @pytest.mark.parametrize(

@@ -11,31 +11,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from laps.edge.client import EdgeClient
-from laps.edge.quicr_publication import PartialObjects, QuicrPublication
+from laps.edge.quicr_publication import QuicrPublishing
 from laps.edge.quicr_subscription import QuicrSubscription
 from laps.edge.quicr_wildcards import Wildcards
 from laps.sessions.quicr import Closed, QuicrSession
-from laps.telemetry.records import is_telemetry
 from laps.tracks.subscription import SubscriptionState
 from laps.wire.moqt.codes import DoneCode
-from laps.wire.moqt.data import ObjectStatus
-from laps.wire.moqt.messages import PublishDone
 from laps.wire.quicr.codes import QuicrCode, QuicrViolation
 from laps.wire.quicr.messages import (
-    Fin,
-    Fragment,
     Intent,
     PublishIntent,
     PublishIntentOk,
     RelayRedirect,
     Response,
-    StartPoint,
     Subscribe,
     SubscribeCancel,
     SubscribeReply,
     decode_datagram,
 )
-from laps.wire.quicr.names import NameRefused, Pattern, decode_name
+from laps.wire.quicr.names import NameRefused, Pattern
 
 if TYPE_CHECKING:
     from laps.edge.client import ClientLink, EdgeSubscription, Watch
@@ -69,15 +63,7 @@ class QuicrClient(EdgeClient):
         "The same by control stream, until all of it is sent."
         self.wildcards = Wildcards(self)
         "What it subscribes to with a mask."
-        self._published: dict[int, QuicrPublication] = {}
-        "What it publishes, by control stream."
-        self._by_datagram: dict[int, QuicrPublication] = {}
-        "The same by datagram stream."
-        self._partial = PartialObjects()
-        "What is held of objects that it has begun on streams."
-        self._lingering: dict[QuicrPublication, None] = {}
-        "Those that have ended, and of which datagrams may still arrive."
-        self._datagram_ids = 0
+        self._publishing = QuicrPublishing(edge, self, self.session)
         self._pumping: dict[QuicrSubscription, float] = {}
         self._was_pressed = False
         self._closed = False
@@ -113,11 +99,8 @@ class QuicrClient(EdgeClient):
             # It may be lost as well as broken: the session goes on.
             self._counters.malformed_datagrams += 1
             return
-        published = self._by_datagram.get(datagram.stream_id)
-        if published is None:
+        if not self._publishing.datagram(datagram, now):
             self._counters.unknown_datagrams += 1
-            return
-        published.datagram(datagram.fragment, datagram.terms, now)
 
     def writable(self, now: float) -> None:
         """There is room to send again."""
@@ -129,15 +112,10 @@ class QuicrClient(EdgeClient):
 
     def closed(self, now: float) -> None:
         """The session is closed, whoever ended it."""
-        for published in list(self._lingering):
-            self._publication_closed(published, now, ok=True)
+        self._publishing.close(now)
         self._closed = True
         for subscription in self._by_stream.values():
             subscription.close(now)
-        for published in self._published.values():
-            published.close(now, None)  # what arrived of it is whole
-        self._published.clear()
-        self._by_datagram.clear()
         self.edge.client_closed(self, now)
 
     # -- messages ----------------------------------------------------------------------------------
@@ -147,8 +125,8 @@ class QuicrClient(EdgeClient):
             stream = event.stream
             if isinstance(event, Closed):
                 self._stream_closed(stream, event.well, now)
-            elif stream.id in self._published:
-                self._media(self._published[stream.id], event.message, now)
+            elif stream in self._publishing:
+                self._publishing.receive(stream, event.message, now)
             elif not stream.closed_here:  # or else it was refused, or has ended
                 self._asked(stream, event.message, now)
 
@@ -169,9 +147,8 @@ class QuicrClient(EdgeClient):
                 pass  # media on a stream that was refused, or a redirect: of no interest here
 
     def _stream_closed(self, stream: ControlStream, well: bool, now: float) -> None:
-        published = self._published.pop(stream.id, None)
-        if published is not None:
-            self._publishing_ended(published, now, ok=well)
+        if stream in self._publishing:
+            self._publishing.stream_closed(stream, now, ok=well)
             return
         subscription = self._by_stream.get(stream.id)
         self._unsubscribed(stream, now)
@@ -365,77 +342,11 @@ class QuicrClient(EdgeClient):
 
     def _intends(self, stream: ControlStream, message: PublishIntent, now: float) -> None:
         try:
-            name = decode_name(message.name)
+            self._publishing.begin(stream, message, now)
         except NameRefused as refused:
             self._fail(stream, str(refused))
             return
-        if is_telemetry(name.namespace):
-            self._fail(stream, "what is below laps/telemetry is published by relays alone")
-            return
-        track = self.edge.context.track(name, now)
-        if self in track.publishers:
-            self._fail(stream, "this session publishes the name already")
-            return
-        if len(self.session.streams) > self.edge.settings.quicr.streams:
-            self._fail(stream, f"{len(self.session.streams) - 1} streams are open: close some")
-            return
-        publication = track.publish(self, stream.id)
-        self.publications[stream.id] = publication
-        published = self._published[stream.id] = QuicrPublication(
-            self.edge.relay, self, stream, track, publication, self._partial
-        )
-        if message.datagram_capable and self.edge.settings.quicr.datagrams:
-            self._datagram_ids += 1
-            published.datagram_stream_id = self._datagram_ids
-            self._by_datagram[self._datagram_ids] = published
-        self.session.send(stream, PublishIntentOk(published.datagram_stream_id))
-        self.edge.context.announce(self, name.namespace, name.name, now)
-        self.edge.subscribing.settle(track, now)
         self._redirect(stream, self.edge.going_to)
-
-    def _media(self, published: QuicrPublication, message: Message, now: float) -> None:
-        match message:
-            case Fragment():
-                published.fragment(message, now)
-            case StartPoint():
-                published.start()
-            case Fin():
-                pass  # its stream says the same by its end
-            case _:
-                raise AssertionError(message)  # the session lets nothing else pass
-
-    def _publishing_ended(self, published: QuicrPublication, now: float, *, ok: bool) -> None:
-        """A publisher has ended its track, or has given it up: then others may go on with it."""
-        published.close(now, ObjectStatus.END_OF_TRACK if ok else None)
-        if ok and published.datagram_stream_id is not None:
-            # The last datagrams may arrive after that.
-            self._lingering[published] = None
-            wait = self.edge.settings.linger_s
-            self.edge.context.at(
-                now + wait, lambda now: self._publication_closed(published, now, ok=True)
-            )
-        else:
-            self._publication_closed(published, now, ok=ok)
-
-    def _publication_closed(self, published: QuicrPublication, now: float, *, ok: bool) -> None:
-        self._lingering.pop(published, None)
-        if published.datagram_stream_id is not None:
-            self._by_datagram.pop(published.datagram_stream_id, None)
-        publication = published.publication
-        track = self.edge.relay.tracks.get(publication.key)
-        if self._closed or track is None or publication.request_id not in self.publications:
-            return
-        del self.publications[publication.request_id]
-        track.end_publication(publication)
-        if track.name is not None:
-            self.edge.context.unannounce(self, track.name.namespace, track.name.name, now)
-        if ok:
-            if published.stream.final is not None:
-                track.final = published.stream.final.final
-            done = PublishDone(0, DoneCode.TRACK_ENDED)
-            self.edge.endings.publisher_ended(track, done, now)
-        self.edge.subscribing.settle(track, now)
-        self.session.close(published.stream)
 
     # -- as `WildcardClient` -----------------------------------------------------------------------
 

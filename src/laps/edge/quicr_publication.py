@@ -1,5 +1,8 @@
 """What a QUICR client publishes: fragments become streams and datagrams as relays carry them.
 
+    QuicrPublishing      the intents of one client, by control stream and by datagram stream
+    QuicrPublication     one track, on one control stream
+
 In stream mode a group is a stream of MoQT's draft 16, its subgroup named after the first object in
 it, so that a group that two relays carry parts of, because its publisher moved from one to the
 other, is two subgroups. MoQT says how long an object is ahead of it, and a fragment does not: an
@@ -12,22 +15,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from laps.telemetry.records import is_telemetry
 from laps.types import Location
+from laps.wire.moqt.codes import DoneCode
 from laps.wire.moqt.data import ObjectStatus, SubgroupHeader, encode_subgroup_header
 from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.messages import PublishDone
 from laps.wire.moqt.objects import encode_object
 from laps.wire.quicr.carried import CARRIED_BYTES, encode_carried, moqt_priority
 from laps.wire.quicr.codes import QuicrCode, QuicrViolation
 from laps.wire.quicr.fragments import MAX_OBJECT_BYTES, recut
-from laps.wire.quicr.messages import DEFAULT_PRIORITY
+from laps.wire.quicr.messages import (
+    DEFAULT_PRIORITY,
+    Fin,
+    Fragment,
+    PublishIntentOk,
+    StartPoint,
+)
+from laps.wire.quicr.names import NameRefused, decode_name
 
 if TYPE_CHECKING:
+    from laps.edge.client import EdgeClient
+    from laps.edge.edge import Edge
     from laps.relay.relay import Relay
-    from laps.sessions.quicr import ControlStream
+    from laps.sessions.quicr import ControlStream, QuicrSession
     from laps.tracks.ports import Client
     from laps.tracks.publication import Publication
     from laps.tracks.track import Track
-    from laps.wire.quicr.messages import Fragment, Terms
+    from laps.wire.quicr.messages import Datagram, Message, PublishIntent, Terms
 
 # A stream says nothing of priorities.
 PRIORITY: Final = moqt_priority(DEFAULT_PRIORITY)
@@ -184,3 +199,108 @@ class QuicrPublication:
         for part in recut(fragment, CARRIED_BYTES):
             data = encode_carried(track.alias, part, terms)
             self._relay.publish_datagram(self._client, track.hash, data, priority, now)
+
+
+class QuicrPublishing:
+    """The tracks that one client publishes."""
+
+    def __init__(self, edge: Edge, client: EdgeClient, session: QuicrSession) -> None:
+        self._edge = edge
+        self._client = client
+        self._session = session
+        self._partial = PartialObjects()
+        self._by_stream: dict[int, QuicrPublication] = {}
+        self._by_datagram: dict[int, QuicrPublication] = {}
+        self._lingering: dict[QuicrPublication, None] = {}
+        "Those that have ended, and of which datagrams may still arrive."
+        self._datagram_ids = 0
+        self._is_closed = False
+
+    def begin(self, stream: ControlStream, message: PublishIntent, now: float) -> None:
+        """PUBLISH_INTENT; NameRefused if it cannot be."""
+        name = decode_name(message.name)
+        if is_telemetry(name.namespace):
+            raise NameRefused("what is below laps/telemetry is published by relays alone")
+        client, edge, session = self._client, self._edge, self._session
+        track = edge.context.track(name, now)
+        if client in track.publishers:
+            raise NameRefused("this session publishes the name already")
+        if len(session.streams) > edge.settings.quicr.streams:
+            raise NameRefused(f"{len(session.streams) - 1} streams are open: close some")
+        publication = track.publish(client, stream.id)
+        client.publications[stream.id] = publication
+        published = self._by_stream[stream.id] = QuicrPublication(
+            edge.relay, client, stream, track, publication, self._partial
+        )
+        if message.datagram_capable and edge.settings.quicr.datagrams:
+            self._datagram_ids += 1
+            published.datagram_stream_id = self._datagram_ids
+            self._by_datagram[self._datagram_ids] = published
+        session.send(stream, PublishIntentOk(published.datagram_stream_id))
+        edge.context.announce(client, name.namespace, name.name, now)
+        edge.subscribing.settle(track, now)
+
+    def __contains__(self, stream: ControlStream) -> bool:
+        return stream.id in self._by_stream
+
+    def receive(self, stream: ControlStream, message: Message, now: float) -> None:
+        """Media on a control stream."""
+        published = self._by_stream[stream.id]
+        match message:
+            case Fragment():
+                published.fragment(message, now)
+            case StartPoint():
+                published.start()
+            case Fin():
+                pass  # its stream says the same by its end
+            case _:
+                raise AssertionError(message)  # the session lets nothing else pass
+
+    def datagram(self, datagram: Datagram, now: float) -> bool:
+        """Media in a datagram; False if it is for no datagram stream that is known."""
+        published = self._by_datagram.get(datagram.stream_id)
+        if published is not None:
+            published.datagram(datagram.fragment, datagram.terms, now)
+        return published is not None
+
+    def stream_closed(self, stream: ControlStream, now: float, *, ok: bool) -> None:
+        """A publisher has ended its track, or has given it up: then others may go on with it."""
+        published = self._by_stream.pop(stream.id)
+        published.close(now, ObjectStatus.END_OF_TRACK if ok else None)
+        if ok and published.datagram_stream_id is not None:
+            # The last datagrams may arrive after that.
+            self._lingering[published] = None
+            at = now + self._edge.settings.linger_s
+            self._edge.context.at(at, lambda now: self._end(published, now, ok=True))
+        else:
+            self._end(published, now, ok=ok)
+
+    def close(self, now: float) -> None:
+        """The session is closed: what arrived of its tracks is whole."""
+        for published in list(self._lingering):
+            self._end(published, now, ok=True)
+        self._is_closed = True
+        for published in self._by_stream.values():
+            published.close(now, None)
+        self._by_stream.clear()
+        self._by_datagram.clear()
+
+    def _end(self, published: QuicrPublication, now: float, *, ok: bool) -> None:
+        self._lingering.pop(published, None)
+        if published.datagram_stream_id is not None:
+            self._by_datagram.pop(published.datagram_stream_id, None)
+        client, edge, publication = self._client, self._edge, published.publication
+        track = edge.relay.tracks.get(publication.key)
+        if self._is_closed or track is None or publication.request_id not in client.publications:
+            return
+        del client.publications[publication.request_id]
+        track.end_publication(publication)
+        if track.name is not None:
+            edge.context.unannounce(client, track.name.namespace, track.name.name, now)
+        if ok:
+            if published.stream.final is not None:
+                track.final = published.stream.final.final
+            done = PublishDone(0, DoneCode.TRACK_ENDED)
+            edge.endings.publisher_ended(track, done, now)
+        edge.subscribing.settle(track, now)
+        self._session.close(published.stream)

@@ -192,7 +192,9 @@ class TrackRecords:
     def _egress(self, links: frozenset[SessionId]) -> tuple[str, ...]:
         names = self._egress_names.get(links)
         if names is None:
-            nodes = {node for link in links if (node := self._relay.node_of(link)) is not None}
+            nodes = {
+                node for link in links if (node := self._relay.links.node_of(link)) is not None
+            }
             names = self._egress_names[links] = tuple(sorted(map(format_node_id, nodes)))
         return names
 

@@ -68,7 +68,7 @@ class Gauge:
             bytes_before, lost_before = before.get(link.id, (0, 0))
             sent = stats.sent_bytes - bytes_before
             sent_bytes += sent
-            node_id = relay.node_of(link.id)
+            node_id = relay.links.node_of(link.id)
             if node_id is None or relay.peers[node_id].is_stub:
                 continue
             loss = loss_of(stats.lost_packets - lost_before, sent, stats.udp_payload_bytes)

@@ -191,7 +191,7 @@ class Runner:
 
     def follow_plan(self, plan: Plan) -> None:
         """Lay a plan over the relay's selection; without any ways it is the end of the last."""
-        before, news = self.relay.plan, plan != self.relay.plan
+        before, news = self.relay.router.plan, plan != self.relay.router.plan
         self.relay.follow_plan(plan)
         if news and plan == NO_PLAN:
             self._note_plan("plan_expired", before)
@@ -295,7 +295,7 @@ class Runner:
 
     def _forget(self, link: QuicLink, close: ConnectionClosed) -> None:
         if self._links.pop(link.id, None) is not None:
-            node_id = self.relay.node_of(link.id)
+            node_id = self.relay.links.node_of(link.id)
             who = "" if node_id is None else format_node_id(node_id)
             self.closes.add("peer", who, str(link), close)
             self.relay.link_closed(link, time.monotonic(), str(close))
@@ -313,7 +313,7 @@ class Runner:
         self._arm()
 
     def _introduced(self, link: QuicLink) -> None:
-        if link.connection.established and self.relay.node_of(link.id) is None:
+        if link.connection.established and self.relay.links.node_of(link.id) is None:
             link.close(ConnectNotReceived.code, "nothing was said in time")
 
     # -- time --------------------------------------------------------------------------------------

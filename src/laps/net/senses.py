@@ -70,7 +70,7 @@ class Senses:
         before, self._counts = self._counts, {}
         readings: dict[NodeId, LinkReading] = {}
         for number, link in enumerate(list(self._links.values())):
-            node_id = self._relay.node_of(link.id)
+            node_id = self._relay.links.node_of(link.id)
             if node_id is not None:
                 reading = self._read_link(link, node_id, before.get(link.id, _Counts()))
                 known = readings.get(node_id)

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from laps.sessions.peer import Effect, Event
     from laps.tracks.ports import Client
     from laps.tracks.subscription import Subscription
-    from laps.types import AnnounceInfo, NodeId, NodeInfo, SnsId, TrackHash, TrackKey
+    from laps.types import AnnounceInfo, NodeId, NodeInfo, TrackHash, TrackKey
     from laps.wire.peering import Message
 
 
@@ -152,7 +152,7 @@ class Relay:
             self._exchange,
             self._subscribes,
         )
-        self._ingress = IngressSets(
+        self.ingress = IngressSets(
             self_info.id, self.fib, self.links, self._timers, settings.hold_s
         )
         self._paths = Paths(
@@ -244,7 +244,7 @@ class Relay:
             peer.confirmed = None
             self.journal.note(now, "peer_down", format_node_id(peer.node_id), reason=reason)
         touched = {change.node_id for change in self.nodes.close_session(link.id)}
-        self._ingress.close_link(link.id)
+        self.ingress.close_link(link.id)
         touched |= self._introduction.elect(peer, now)
         self._paths.changed(touched, now)
         self.links.send_sns(self.fib.close_link(link.id))
@@ -342,11 +342,6 @@ class Relay:
         """Lay a plan over selection, in place of the one before; streams finish where they run."""
         self._paths.follow(plan)
 
-    @property
-    def plan(self) -> Plan:
-        """The plan that is followed."""
-        return self.router.plan
-
     def tick(self, now: float) -> None:
         """Do what has fallen due."""
         self._timers.run(now)
@@ -388,18 +383,10 @@ class Relay:
         """Our own node id."""
         return self.self_info.id
 
-    def node_of(self, link_id: SessionId) -> NodeId | None:
-        """The peer at the other end of a link, once it has introduced itself."""
-        return self.links.node_of(link_id)
-
     @property
     def stubs(self) -> Collection[StubClient]:
         """The Stubs of this relay."""
         return self._stubs.values()
-
-    def ingress_sets(self) -> list[tuple[SessionId, SnsId, bool]]:
-        """The sets that peers have told us of, by link; and whether they are withdrawn by now."""
-        return self._ingress.all()
 
     def is_idle(self) -> bool:
         """Whether nothing is about to be said or dropped."""
@@ -487,11 +474,11 @@ class Relay:
                 change = self.tracks.announce if added else self.tracks.unannounce
                 self._review(change(stub, info), now)
             case SubscribeNodeSetAdv(sns_id, nodes) if takes_data:
-                self._ingress.advertised(link.id, sns_id, nodes)
+                self.ingress.advertised(link.id, sns_id, nodes)
                 self.data.sns_known(link, sns_id, now)
                 self._serve_joining(now)
             case SubscribeNodeSetWd(sns_id) if takes_data:
-                known = self._ingress.withdrawn(link.id, sns_id, now)
+                known = self.ingress.withdrawn(link.id, sns_id, now)
                 self.counters.unknown_sns_withdraws += not known
             case RelayRequest() | RelayResponse() if takes_control:
                 self.reach.receive(message)

@@ -112,7 +112,7 @@ def test_many_objects_that_are_not_whole_end_the_session() -> None:
     net.run()
     assert bad.closed is not None
     assert bad.closed[0] == QuicrCode.TOO_LARGE
-    assert bad.client._partial.size == 0
+    assert bad.client._publishing._partial.size == 0
     assert media.closed is None
     check_empty(net)
 
@@ -123,14 +123,14 @@ def test_objects_that_become_whole_cost_nothing() -> None:
     for number in range(60):
         for post in posts:
             post.object(0, number, bytes(300_000), 50_000)
-    assert pub.client._partial.size == 0
+    assert pub.client._publishing._partial.size == 0
     posts[0].say(Fragment(0, 60, 0, bytes(1000), False))
-    assert pub.client._partial.size == 1000
+    assert pub.client._publishing._partial.size == 1000
     posts[0].start(0, 61)
-    assert pub.client._partial.size == 0
+    assert pub.client._publishing._partial.size == 0
     posts[0].say(Fragment(0, 61, 0, bytes(1000), False))
     posts[0].reset()
-    assert pub.client._partial.size == 0
+    assert pub.client._publishing._partial.size == 0
     assert pub.closed is None
     check_empty(net)
 
@@ -321,7 +321,7 @@ def test_nothing_is_served_past_its_time(relays: int) -> None:
     for other in net.relays.values():
         for track in other.tracks:
             for group in track.cached.groups.values():
-                assert set(group.objects()) == {2}
+                assert set(group.objects(net.now)) == {2}
                 assert set(group.until) == set()
             assert track.properties.delivery_timeout_ms is None
             assert track.properties.max_cache_ms is None

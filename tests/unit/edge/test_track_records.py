@@ -67,7 +67,7 @@ class Batches:
         if largest == before:
             return []
         group = self._output.track.cached.groups[largest.group]
-        return rows_of(group.objects()[largest.object].payload)
+        return rows_of(group.objects(self._net.now)[largest.object].payload)
 
 
 # -- what is told ----------------------------------------------------------------------------------

@@ -14,13 +14,17 @@ from laps.infobase.subscribes import (
     SubscribeChange,
     Subscribes,
 )
-from laps.types import NodeId, SubscribeInfo, TrackHash, sequence_newer
+from laps.types import NodeId, SubscribeInfo, TrackHash, TrackKey, sequence_newer
 
 NEAR, FAR = NodeId(1 << 40), NodeId(2 << 40)
+SEVEN, EIGHT, NINE, TEN = map(TrackKey, (7, 8, 9, 10))
 
 
 def subscribe(
-    sequence: int, source: NodeId = NEAR, track: int = 7, data: bytes | memoryview = b"subscribe"
+    sequence: int,
+    source: NodeId = NEAR,
+    track: TrackKey = SEVEN,
+    data: bytes | memoryview = b"subscribe",
 ) -> SubscribeInfo:
     return SubscribeInfo(sequence, source, TrackHash(track + 1, track + 2, track), data)
 
@@ -39,17 +43,17 @@ def test_a_subscribe_is_news_once(base: Subscribes) -> None:
     assert base.add(info, 0.0) is None
     assert base.counters.duplicates == 1
     assert list(base) == [info]
-    assert (base.get(NEAR, 7), base.sequence(NEAR, 7)) == (info, 1)
+    assert (base.get(NEAR, SEVEN), base.sequence(NEAR, SEVEN)) == (info, 1)
 
 
 def test_a_track_is_reached_by_all_its_sources(base: Subscribes) -> None:
     third = NodeId(3)
     changes = [base.add(subscribe(1, source), 0.0) for source in (NEAR, FAR, third)]
     assert [change and change.first for change in changes] == [True, False, False]
-    base.add(subscribe(1, FAR, track=8), 0.0)
-    assert base.sources(7) == {NEAR, FAR, third}
-    assert base.sources(8) == {FAR}
-    assert base.sources(9) == frozenset()
+    base.add(subscribe(1, FAR, track=EIGHT), 0.0)
+    assert base.sources(SEVEN) == {NEAR, FAR, third}
+    assert base.sources(EIGHT) == {FAR}
+    assert base.sources(NINE) == frozenset()
     assert set(base.tracks()) == {7, 8}
     assert [info.track_hash.full_name_hash for info in base.of_source(FAR)] == [7, 8]
     assert len(base) == 4
@@ -59,7 +63,7 @@ def test_what_is_kept_is_a_copy(base: Subscribes) -> None:
     message = bytearray(b"header and subscribe")
     base.add(subscribe(1, data=memoryview(message)[11:]), 0.0)
     message[:] = bytes(len(message))
-    held = base.get(NEAR, 7)
+    held = base.get(NEAR, SEVEN)
     assert held is not None
     assert held.subscribe_data == b"subscribe"
 
@@ -84,7 +88,7 @@ def test_a_newer_form_takes_the_place_of_the_older(base: Subscribes) -> None:
 def test_sequences_wrap(base: Subscribes, held: int, arrives: int, taken: bool) -> None:
     base.add(subscribe(held), 0.0)
     assert (base.add(subscribe(arrives), 0.0) is not None) == taken
-    assert base.sequence(NEAR, 7) == (arrives if taken else held)
+    assert base.sequence(NEAR, SEVEN) == (arrives if taken else held)
 
 
 # -- withdrawing -----------------------------------------------------------------------------------
@@ -95,7 +99,7 @@ def test_a_withdraw_tells_when_the_last_source_is_gone(base: Subscribes) -> None
     base.add(subscribe(1, FAR), 0.0)
     one, last = subscribe(2), subscribe(2, FAR)
     assert base.withdraw(one, 0.0) == SubscribeChange(one, added=False, first=False)
-    assert base.sources(7) == {FAR}
+    assert base.sources(SEVEN) == {FAR}
     assert base.withdraw(last, 0.0) == SubscribeChange(last, added=False, first=True)
     assert (len(base), list(base), list(base.tracks())) == (0, [], [])
 
@@ -118,7 +122,7 @@ def test_an_advertisement_that_a_withdraw_overtook_is_not_taken(base: Subscribes
 def test_a_subscribe_comes_back_with_a_newer_sequence(base: Subscribes) -> None:
     base.add(subscribe(1), 0.0)
     base.withdraw(subscribe(2), 0.0)
-    assert base.sequence(NEAR, 7) == 2
+    assert base.sequence(NEAR, SEVEN) == 2
     again = subscribe(3)
     assert base.add(again, 0.0) == SubscribeChange(again, added=True, first=True)
     assert base.withdraw(subscribe(2), 0.0) is None
@@ -131,9 +135,9 @@ def test_a_subscribe_comes_back_with_a_newer_sequence(base: Subscribes) -> None:
 def test_a_withdrawn_sequence_is_forgotten_in_time(base: Subscribes) -> None:
     base.withdraw(subscribe(5), 10.0)
     base.expire(9.0 + RETENTION_S)
-    assert (base.sequence(NEAR, 7), base.next_expiry) == (5, 10.0 + RETENTION_S)
+    assert (base.sequence(NEAR, SEVEN), base.next_expiry) == (5, 10.0 + RETENTION_S)
     base.expire(10.0 + RETENTION_S)
-    assert (base.sequence(NEAR, 7), base.next_expiry) == (None, None)
+    assert (base.sequence(NEAR, SEVEN), base.next_expiry) == (None, None)
     assert base.add(subscribe(1), 100.0) is not None
 
 
@@ -141,37 +145,37 @@ def test_the_last_withdraw_counts(base: Subscribes) -> None:
     base.withdraw(subscribe(1), 0.0)
     base.withdraw(subscribe(2), 30.0)
     base.expire(RETENTION_S)
-    assert (base.sequence(NEAR, 7), base.next_expiry) == (2, 30.0 + RETENTION_S)
+    assert (base.sequence(NEAR, SEVEN), base.next_expiry) == (2, 30.0 + RETENTION_S)
 
 
 def test_what_is_subscribed_again_does_not_expire(base: Subscribes) -> None:
     base.withdraw(subscribe(1), 0.0)
     base.add(subscribe(2), 1.0)
     base.expire(RETENTION_S)
-    assert (base.sequence(NEAR, 7), len(base)) == (2, 1)
+    assert (base.sequence(NEAR, SEVEN), len(base)) == (2, 1)
 
 
 def test_withdrawn_sequences_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_WITHDRAWN", 2)
     base = Subscribes()
-    for track in (7, 8, 9):
+    for track in (SEVEN, EIGHT, NINE):
         base.withdraw(subscribe(5, track=track), 0.0)
-    assert [base.sequence(NEAR, track) for track in (7, 8, 9)] == [None, 5, 5]
+    assert [base.sequence(NEAR, track) for track in (SEVEN, EIGHT, NINE)] == [None, 5, 5]
     assert base.counters.forgotten_early == 1
 
 
 def test_a_node_that_is_gone_starts_anew(base: Subscribes) -> None:
     kept = subscribe(1, FAR)
-    for info in (subscribe(9), subscribe(9, track=8), kept):
+    for info in (subscribe(9), subscribe(9, track=EIGHT), kept):
         base.add(info, 0.0)
-    base.withdraw(subscribe(9, track=10), 0.0)
-    assert base.purge_source(NEAR) == [subscribe(9), subscribe(9, track=8)]
+    base.withdraw(subscribe(9, track=TEN), 0.0)
+    assert base.purge_source(NEAR) == [subscribe(9), subscribe(9, track=EIGHT)]
     assert base.purge_source(NEAR) == []
-    assert (list(base), list(base.tracks()), base.sources(7)) == ([kept], [7], frozenset({FAR}))
-    assert base.sequence(NEAR, 10) is None
-    assert base.add(subscribe(1, track=10), 0.0) is not None
+    assert (list(base), list(base.tracks()), base.sources(SEVEN)) == ([kept], [7], frozenset({FAR}))
+    assert base.sequence(NEAR, TEN) is None
+    assert base.add(subscribe(1, track=TEN), 0.0) is not None
     base.expire(RETENTION_S)
-    assert base.sequence(NEAR, 10) == 1
+    assert base.sequence(NEAR, TEN) == 1
 
 
 # -- any history -----------------------------------------------------------------------------------
@@ -184,7 +188,7 @@ def test_an_advertisement_outweighs_a_withdrawal_of_the_same_number() -> None:
     subscribes.withdraw(subscribe(7), 0.0)
     assert subscribes.add(subscribe(7), 0.5) is not None
     assert subscribes.withdraw(subscribe(7), 0.6) is None  # the old word, come late
-    assert subscribes.sources(7) == {NEAR}
+    assert subscribes.sources(SEVEN) == {NEAR}
     assert subscribes.add(subscribe(7), 0.7) is None
 
 
@@ -192,7 +196,7 @@ class Model:
     """The same in as few words as possible: the last word about each subscribe, and its time."""
 
     def __init__(self) -> None:
-        self.words: dict[tuple[NodeId, int], tuple[SubscribeInfo, bool, float]] = {}
+        self.words: dict[tuple[NodeId, TrackKey], tuple[SubscribeInfo, bool, float]] = {}
 
     def say(self, info: SubscribeInfo, added: bool, now: float) -> SubscribeChange | None:
         self.expire(now)
@@ -206,7 +210,7 @@ class Model:
         was_there = bool(last and last[1])
         return SubscribeChange(info, added, first=not others and was_there != added)
 
-    def sources(self, track: int) -> set[NodeId]:
+    def sources(self, track: TrackKey) -> set[NodeId]:
         return {key[0] for key, word in self.words.items() if key[1] == track and word[1]}
 
     def present(self) -> Iterator[SubscribeInfo]:
@@ -229,7 +233,7 @@ infos = st.builds(
     subscribe,
     st.sampled_from([0, 1, 2, 0x7FFF, 0x8000, 0xFFFE, 0xFFFF]),
     st.sampled_from([NEAR, FAR]),
-    st.sampled_from([7, 2**64 - 10]),
+    st.sampled_from([SEVEN, TrackKey(2**64 - 10)]),
     st.binary(max_size=3),
 )
 steps = st.tuples(
@@ -296,11 +300,11 @@ def test_what_was_seen_is_bounded_and_the_oldest_is_dropped(
 ) -> None:
     monkeypatch.setattr(module, "MAX_SEEN", 2)
     seen = SeenSubscribes()
-    for track in (7, 8, 9):
+    for track in (SEVEN, EIGHT, NINE):
         seen.seen(subscribe(5, track=track), 0.0)
     assert seen.counters.forgotten_early == 1
-    assert seen.seen(subscribe(5, track=9), 0.0)
-    assert not seen.seen(subscribe(5, track=7), 0.0)
+    assert seen.seen(subscribe(5, track=NINE), 0.0)
+    assert not seen.seen(subscribe(5, track=SEVEN), 0.0)
 
 
 def test_words_of_a_node_that_was_gone_are_news() -> None:

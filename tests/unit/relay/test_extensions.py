@@ -139,7 +139,7 @@ def test_a_node_that_is_gone_is_forgotten_with_all_it_said(world: World) -> None
     north = world.peer(NORTH)
     world.extensions.receive(north, NodeMetricsAdv(metrics(9, NORTH)), world.now)
     world.extensions.receive(north, NamespaceInfoAdv(offer(9, NORTH)), world.now)
-    world.events.clear()
+    world.forget_events()
     world.extensions.purge(NORTH, world.now)
     assert world.events == [
         MetricsChange(NORTH, metrics(9, NORTH), None),

@@ -11,14 +11,16 @@ from hypothesis import strategies as st
 
 from laps.infobase.nodes import SessionId
 from laps.routing import forwarding
-from laps.routing.forwarding import Fib, SnsIds, SnsUpdate
-from laps.types import NodeId, SnsId
+from laps.routing.forwarding import Fib, FromClient, FromPeer, Route, SnsIds, SnsUpdate, ToNode
+from laps.types import NodeId, SnsId, TrackKey
 
 if TYPE_CHECKING:
-    from laps.routing.forwarding import Flow
+    from laps.routing.forwarding import Flow, FlowKey
 
 A, B, C, D = map(NodeId, (101, 102, 103, 104))
 ONE, TWO, THREE = map(SessionId, (1, 2, 3))
+TRACK = TrackKey(7)
+X, Y, Z = FromPeer(SessionId(9), SnsId(1)), FromClient("app", TRACK), ToNode(D, TRACK, 1)
 
 
 class Routes:
@@ -26,11 +28,11 @@ class Routes:
 
     def __init__(self) -> None:
         self.to: dict[NodeId, SessionId] = {}
-        self.asked: list[tuple[object, NodeId]] = []
+        self.asked: list[tuple[FlowKey, NodeId]] = []
 
-    def __call__(self, flow: Flow, node: NodeId) -> SessionId | None:
-        self.asked.append((flow.key, node))
-        return self.to.get(node)
+    def route(self, flow: Flow, node_id: NodeId) -> Route:
+        self.asked.append((flow.key, node_id))
+        return Route(self.to.get(node_id), None, "")
 
 
 @pytest.fixture
@@ -53,7 +55,7 @@ def wd(link: SessionId, sns_id: int) -> SnsUpdate:
     return SnsUpdate(link, SnsId(sns_id), ())
 
 
-def flow_of(fib: Fib, key: str) -> Flow:
+def flow_of(fib: Fib, key: FlowKey) -> Flow:
     flow = fib.get(key)
     assert flow is not None
     return flow
@@ -82,74 +84,85 @@ def test_ids_wrap_to_one_and_pass_over_those_in_use(monkeypatch: pytest.MonkeyPa
 
 
 def test_each_link_counts_for_itself(fib: Fib) -> None:
-    assert fib.install("x", [A, C], local=False) == [adv(ONE, 1, A), adv(TWO, 1, C)]
-    assert fib.install("y", [C], local=False) == [adv(TWO, 2, C)]
-    assert fib.install("z", [A], local=False) == [adv(ONE, 2, A)]
+    assert fib.install(X, [A, C], local=False) == [adv(ONE, 1, A), adv(TWO, 1, C)]
+    assert fib.install(Y, [C], local=False) == [adv(TWO, 2, C)]
+    assert fib.install(Z, [A], local=False) == [adv(ONE, 2, A)]
 
 
 # -- sets ------------------------------------------------------------------------------------------
 
 
 def test_the_same_id_is_updated_in_place(fib: Fib) -> None:
-    assert fib.install("x", [A], local=False) == [adv(ONE, 1, A)]
-    assert fib.install("x", [B, A], local=False) == [adv(ONE, 1, A, B)]
-    assert fib.install("x", [B], local=False) == [adv(ONE, 1, B)]
-    assert fib.install("x", [B], local=False) == []
-    assert flow_of(fib, "x").current() == [(ONE, 1)]
+    assert fib.install(X, [A], local=False) == [adv(ONE, 1, A)]
+    assert fib.install(X, [B, A], local=False) == [adv(ONE, 1, A, B)]
+    assert fib.install(X, [B], local=False) == [adv(ONE, 1, B)]
+    assert fib.install(X, [B], local=False) == []
+    assert flow_of(fib, X).current() == [(ONE, 1)]
 
 
 def test_the_last_target_takes_the_set_with_it(fib: Fib) -> None:
-    fib.install("x", [A, C], local=True)
-    assert fib.install("x", [C], local=True) == [wd(ONE, 1)]
-    assert fib.install("x", [], local=True) == [wd(TWO, 1)]
-    assert flow_of(fib, "x").current() == []
-    assert flow_of(fib, "x").local
+    fib.install(X, [A, C], local=True)
+    assert fib.install(X, [C], local=True) == [wd(ONE, 1)]
+    assert fib.install(X, [], local=True) == [wd(TWO, 1)]
+    assert flow_of(fib, X).current() == []
+    assert flow_of(fib, X).local
 
 
 def test_an_id_that_was_withdrawn_is_not_the_next(fib: Fib) -> None:
-    fib.install("x", [A], local=False)
-    fib.install("x", [], local=False)
-    assert fib.install("x", [A], local=False) == [adv(ONE, 2, A)]
+    fib.install(X, [A], local=False)
+    fib.install(X, [], local=False)
+    assert fib.install(X, [A], local=False) == [adv(ONE, 2, A)]
 
 
 def test_two_flows_to_one_node_are_two_sets(fib: Fib) -> None:
-    fib.install("x", [A], local=False)
-    fib.install("y", [A], local=False)
-    assert flow_of(fib, "x").current() == [(ONE, 1)]
-    assert flow_of(fib, "y").current() == [(ONE, 2)]
-    assert fib.remove("x") == [wd(ONE, 1)]
-    assert flow_of(fib, "y").current() == [(ONE, 2)]
+    fib.install(X, [A], local=False)
+    fib.install(Y, [A], local=False)
+    assert flow_of(fib, X).current() == [(ONE, 1)]
+    assert flow_of(fib, Y).current() == [(ONE, 2)]
+    assert fib.remove(X) == [wd(ONE, 1)]
+    assert flow_of(fib, Y).current() == [(ONE, 2)]
 
 
 def test_removing_ends_every_set_also_under_streams(fib: Fib) -> None:
-    fib.install("x", [A, C], local=True)
-    fib.stream_opened(flow_of(fib, "x"), ONE)
-    assert sorted(fib.remove("x"), key=lambda u: u.link) == [wd(ONE, 1), wd(TWO, 1)]
-    assert fib.get("x") is None
+    fib.install(X, [A, C], local=True)
+    fib.stream_opened(flow_of(fib, X), ONE)
+    assert sorted(fib.remove(X), key=lambda u: u.link) == [wd(ONE, 1), wd(TWO, 1)]
+    assert fib.get(X) is None
     assert len(fib) == 0
-    assert fib.remove("x") == []
+    assert fib.remove(X) == []
 
 
 def test_what_cannot_be_reached_has_no_set_until_it_can(fib: Fib, routes: Routes) -> None:
-    assert fib.install("x", [D], local=False) == []
+    assert fib.install(X, [D], local=False) == []
     routes.to[D] = THREE
     assert fib.reroute([D]) == [adv(THREE, 1, D)]
     del routes.to[D]
     assert fib.reroute([D]) == [wd(THREE, 1)]
 
 
+def test_a_flow_keeps_the_way_to_each_of_its_targets(fib: Fib, routes: Routes) -> None:
+    fib.install(X, [A, D], local=False)
+    flow = flow_of(fib, X)
+    assert {node: route.link for node, route in flow.routes.items()} == {A: ONE, D: None}
+    routes.to.update({A: TWO, D: THREE})
+    fib.reroute([A])
+    assert {node: route.link for node, route in flow.routes.items()} == {A: TWO, D: THREE}
+    fib.install(X, [D], local=False)
+    assert list(flow.routes) == [D]
+
+
 # -- another way -----------------------------------------------------------------------------------
 
 
 def test_the_new_link_is_told_before_the_old_one_goes(fib: Fib, routes: Routes) -> None:
-    fib.install("x", [A], local=False)
+    fib.install(X, [A], local=False)
     routes.to[A] = TWO
     assert fib.reroute([A]) == [adv(TWO, 1, A), wd(ONE, 1)]
 
 
 def test_the_order_holds_whichever_link_is_the_lower(fib: Fib, routes: Routes) -> None:
     routes.to[A] = TWO
-    fib.install("x", [A], local=False)
+    fib.install(X, [A], local=False)
     routes.to[A] = ONE
     assert fib.reroute([A]) == [adv(ONE, 1, A), wd(TWO, 1)]
 
@@ -157,8 +170,8 @@ def test_the_order_holds_whichever_link_is_the_lower(fib: Fib, routes: Routes) -
 def test_a_target_that_moves_makes_both_sets_anew(fib: Fib, routes: Routes) -> None:
     # A new stream may be ahead of the word about its set. Under an old id it would go to A by both
     # links; under a new one it waits.
-    fib.install("x", [A, B, C], local=False)
-    fib.install("y", [B], local=False)
+    fib.install(X, [A, B, C], local=False)
+    fib.install(Y, [B], local=False)
     routes.to[A] = TWO
     assert fib.reroute([A]) == [
         adv(ONE, 3, B),
@@ -166,13 +179,13 @@ def test_a_target_that_moves_makes_both_sets_anew(fib: Fib, routes: Routes) -> N
         wd(ONE, 1),
         wd(TWO, 1),
     ]
-    assert flow_of(fib, "x").current() == [(ONE, 3), (TWO, 2)]
+    assert flow_of(fib, X).current() == [(ONE, 3), (TWO, 2)]
 
 
 def test_who_leaves_while_others_move_is_out_of_the_new_sets(fib: Fib, routes: Routes) -> None:
-    fib.install("x", [A, B, C], local=False)
+    fib.install(X, [A, B, C], local=False)
     routes.to[A] = TWO
-    assert fib.install("x", [A, B], local=False) == [
+    assert fib.install(X, [A, B], local=False) == [
         adv(ONE, 2, B),
         adv(TWO, 2, A),
         wd(ONE, 1),
@@ -181,8 +194,8 @@ def test_who_leaves_while_others_move_is_out_of_the_new_sets(fib: Fib, routes: R
 
 
 def test_an_old_set_is_kept_while_streams_run_on_it(fib: Fib, routes: Routes) -> None:
-    fib.install("x", [A], local=False)
-    flow = flow_of(fib, "x")
+    fib.install(X, [A], local=False)
+    flow = flow_of(fib, X)
     fib.stream_opened(flow, ONE)
     fib.stream_opened(flow, ONE)
     routes.to[A] = TWO
@@ -196,8 +209,8 @@ def test_an_old_set_is_kept_while_streams_run_on_it(fib: Fib, routes: Routes) ->
 def test_a_target_that_comes_back_does_not_take_the_old_set_up_again(
     fib: Fib, routes: Routes
 ) -> None:
-    fib.install("x", [A], local=False)
-    flow = flow_of(fib, "x")
+    fib.install(X, [A], local=False)
+    flow = flow_of(fib, X)
     fib.stream_opened(flow, ONE)
     routes.to[A] = TWO
     fib.reroute([A])
@@ -211,26 +224,26 @@ def test_a_target_that_comes_back_does_not_take_the_old_set_up_again(
 def test_a_stream_of_a_set_that_is_gone_does_not_count_for_the_next(
     fib: Fib, routes: Routes
 ) -> None:
-    fib.install("x", [A], local=False)
-    flow = flow_of(fib, "x")
+    fib.install(X, [A], local=False)
+    flow = flow_of(fib, X)
     fib.stream_opened(flow, ONE)
     fib.close_link(ONE)
     routes.to[A] = ONE
-    fib.install("y", [A], local=False)
-    fib.install("x", [], local=False)
-    fib.install("x", [A], local=False)
+    fib.install(Y, [A], local=False)
+    fib.install(X, [], local=False)
+    fib.install(X, [A], local=False)
     (_, sns_id) = flow.current()[0]
     fib.stream_opened(flow, ONE)
     assert sns_id != 1
     assert fib.stream_closed(flow, ONE, SnsId(1)) is None
-    fib.install("x", [], local=False)
+    fib.install(X, [], local=False)
     assert fib.stream_closed(flow, ONE, sns_id) == wd(ONE, sns_id)
 
 
 def test_a_link_that_closes_gives_its_targets_to_others(fib: Fib, routes: Routes) -> None:
-    fib.install("x", [A, B, C], local=False)
-    fib.install("y", [B], local=False)
-    fib.install("z", [C], local=False)
+    fib.install(X, [A, B, C], local=False)
+    fib.install(Y, [B], local=False)
+    fib.install(Z, [C], local=False)
     routes.to.update({A: TWO, B: THREE})
     assert fib.close_link(ONE) == [
         adv(TWO, 3, A, C),
@@ -242,40 +255,40 @@ def test_a_link_that_closes_gives_its_targets_to_others(fib: Fib, routes: Routes
 
 
 def test_an_old_set_goes_with_its_link(fib: Fib, routes: Routes) -> None:
-    fib.install("x", [A], local=False)
-    flow = flow_of(fib, "x")
+    fib.install(X, [A], local=False)
+    flow = flow_of(fib, X)
     fib.stream_opened(flow, ONE)
     routes.to[A] = TWO
     fib.reroute([A])
     assert fib.close_link(ONE) == []
     assert fib.stream_closed(flow, ONE, SnsId(1)) is None
-    assert fib.remove("x") == [wd(TWO, 1)]
+    assert fib.remove(X) == [wd(TWO, 1)]
 
 
 def test_a_link_that_closes_takes_what_only_it_reached(fib: Fib, routes: Routes) -> None:
-    fib.install("x", [A, C], local=False)
+    fib.install(X, [A, C], local=False)
     routes.to = {C: TWO}
     assert fib.close_link(ONE) == []
-    assert flow_of(fib, "x").current() == [(TWO, 1)]
+    assert flow_of(fib, X).current() == [(TWO, 1)]
 
 
 def test_only_flows_that_go_there_are_looked_at(fib: Fib, routes: Routes) -> None:
-    fib.install("x", [A], local=False)
-    fib.install("y", [C], local=False)
-    fib.install("z", [A, C], local=False)
+    fib.install(X, [A], local=False)
+    fib.install(Y, [C], local=False)
+    fib.install(Z, [A, C], local=False)
     routes.asked.clear()
     fib.reroute([A, NodeId(999)])
-    assert {key for key, _ in routes.asked} == {"x", "z"}
-    fib.remove("x")
-    fib.install("z", [C], local=False)
+    assert {key for key, _ in routes.asked} == {X, Z}
+    fib.remove(X)
+    fib.install(Z, [C], local=False)
     routes.asked.clear()
     assert fib.reroute([A]) == []
     assert routes.asked == []
 
 
 def test_what_happens_to_several_flows_happens_in_their_order(fib: Fib, routes: Routes) -> None:
-    for key in "qwertyuiop":
-        fib.install(key, [A], local=False)
+    for client in "qwertyuiop":
+        fib.install(FromClient(client, TRACK), [A], local=False)
     routes.to[A] = THREE
     told = [update.sns_id for update in fib.reroute([A]) if update.nodes]
     assert told == list(range(1, 11))
@@ -285,7 +298,8 @@ def test_what_happens_to_several_flows_happens_in_their_order(fib: Fib, routes: 
 
 nodes = st.sampled_from([A, B, C, D])
 links = st.sampled_from([ONE, TWO, THREE])
-keys = st.sampled_from("xyz")
+every_key: tuple[FlowKey, ...] = (X, Y, Z)
+keys = st.sampled_from(every_key)
 steps = st.one_of(
     st.tuples(st.just("install"), keys, st.frozensets(nodes)),
     st.tuples(st.just("remove"), keys),
@@ -324,14 +338,14 @@ def test_each_target_is_in_one_set_and_nothing_is_left_over(
 ) -> None:
     routes, told = Routes(), Told()
     fib = Fib(routes)
-    wanted: dict[str, frozenset[NodeId]] = {}
+    wanted: dict[FlowKey, frozenset[NodeId]] = {}
     streams: list[tuple[Flow, SessionId, SnsId]] = []
     for step in sequence:
         match step:
-            case ("install", str(key), frozenset() as targets):
+            case ("install", FromPeer() | FromClient() | ToNode() as key, frozenset() as targets):
                 wanted[key] = targets
                 told.hear(fib.install(key, targets, local=False))
-            case ("remove", str(key)):
+            case ("remove", FromPeer() | FromClient() | ToNode() as key):
                 wanted.pop(key, None)
                 told.hear(fib.remove(key))
             case ("route", int(node), link):
@@ -343,8 +357,9 @@ def test_each_target_is_in_one_set_and_nothing_is_left_over(
                 routes.to = {node: to for node, to in routes.to.items() if to != link}
                 told.close(SessionId(link))
                 told.hear(fib.close_link(SessionId(link)))
-            case ("open stream", str(key)) if (flow := fib.get(key)) is not None:
-                for to, sns_id in flow.current():
+            case ("open stream", FromPeer() | FromClient() | ToNode() as key):
+                flow = fib.get(key)
+                for to, sns_id in () if flow is None else flow.current():
                     fib.stream_opened(flow, to)
                     streams.append((flow, to, sns_id))
             case ("end stream", int(number)) if number < len(streams):
@@ -364,13 +379,13 @@ def _check(
     fib: Fib,
     routes: Routes,
     told: Told,
-    wanted: dict[str, frozenset[NodeId]],
+    wanted: dict[FlowKey, frozenset[NodeId]],
     streams: list[tuple[Flow, SessionId, SnsId]],
 ) -> None:
     assert {flow.key for flow in fib} == set(wanted)
     live: dict[tuple[SessionId, SnsId], Flow] = {}
     for flow in fib:
-        assert flow.targets == wanted[str(flow.key)]
+        assert flow.targets == wanted[flow.key]
         placed: list[tuple[NodeId, SessionId]] = []
         for link, sns_id in flow.current():
             assert live.setdefault((link, sns_id), flow) is flow

@@ -81,8 +81,8 @@ def test_what_is_written_arrives_a_delay_later_with_the_ids_of_quic() -> None:
     pair = join()
     control, data = pair.a.open_control(), pair.a.open_stream(0, 0)
     pair.a.send_control(control, b"hello")
-    assert data.write(b"one")
-    assert data.finish(memoryview(b"two"))
+    assert data.write(b"one", pair.clock.now)
+    assert data.finish(memoryview(b"two"), pair.clock.now)
     sent = pair.clock.now
     pair.clock.run(sent + 1)
     assert (control, data.stream_id) == (0, 2)
@@ -91,7 +91,7 @@ def test_what_is_written_arrives_a_delay_later_with_the_ids_of_quic() -> None:
     assert pair.b.open_control() == 1
     assert pair.b.open_stream(0, 0).stream_id == 3
     assert data.over
-    assert not data.write(b"more")
+    assert not data.write(b"more", pair.clock.now)
 
 
 def test_the_far_side_opens_a_flight_later_and_hears_nothing_before() -> None:
@@ -112,10 +112,10 @@ def test_bytes_of_a_stream_stay_whole_and_in_order_whatever_happens_to_them(seed
     expected = [bytes(range(i, i + 100)) * 3 for i in range(4)]
     for start in range(0, 300, 30):
         for stream, data in zip(streams, expected, strict=True):
-            stream.write(data[start : start + 30])
+            stream.write(data[start : start + 30], pair.clock.now)
         pair.clock.run(pair.clock.now + 0.01)
     for stream in streams:
-        stream.finish()
+        stream.finish(b"", pair.clock.now)
     pair.clock.run(pair.clock.now + 10)
     for stream, data in zip(streams, expected, strict=True):
         assert pair.far.bytes_of(stream.stream_id) == data
@@ -127,7 +127,7 @@ def test_a_loss_holds_back_its_own_stream_only() -> None:
     pair = join(delay_s=0.1, loss=0.5)
     streams = [pair.a.open_stream(0, 0) for _ in range(20)]
     for number, stream in enumerate(streams):
-        stream.write(bytes([number]))
+        stream.write(bytes([number]), pair.clock.now)
     pair.clock.run(pair.clock.now + 10)
     times = [pair.far.data[stream.stream_id][0][0] for stream in streams]
     assert times != sorted(times)
@@ -149,11 +149,11 @@ def test_a_narrow_cable_takes_its_time_and_drops_what_waits_too_long() -> None:
     pair = join(bytes_per_s=1000)
     first, second = pair.a.open_stream(0, 0), pair.a.open_stream(0, 0)
     begin = pair.clock.now
-    assert first.write(bytes(900))
-    assert second.write(bytes(900))
+    assert first.write(bytes(900), pair.clock.now)
+    assert second.write(bytes(900), pair.clock.now)
     pair.a.send_control(pair.a.open_control(), bytes(10))
     late = pair.a.open_stream(0, 0)
-    assert not late.write(b"x")
+    assert not late.write(b"x", pair.clock.now)
     pair.clock.run(begin + 5)
     arrivals = [pair.far.data[n][0][0] - begin for n in (0, first.stream_id, second.stream_id)]
     assert arrivals == pytest.approx([0.02, 0.91, 1.81])
@@ -166,8 +166,8 @@ def test_a_reset_overtakes_and_what_comes_after_it_is_lost() -> None:
     pair = join(jitter_s=0.05, seed=3)
     for code in range(30):
         stream = pair.a.open_stream(0, 0)
-        stream.write(bytes(10))
-        stream.reset(code)
+        stream.write(bytes(10), pair.clock.now)
+        stream.reset(code, pair.clock.now)
     pair.clock.run(pair.clock.now + 1)
     assert sorted(code for _, code in pair.far.resets) == list(range(30))
     assert 0 < len(pair.far.data) < 30
@@ -176,12 +176,12 @@ def test_a_reset_overtakes_and_what_comes_after_it_is_lost() -> None:
 def test_who_is_asked_to_stop_resets_and_cannot_write_any_more() -> None:
     pair = join()
     stream = pair.a.open_stream(0, 0)
-    stream.write(b"x")
+    stream.write(b"x", pair.clock.now)
     pair.clock.run(pair.clock.now + 0.1)
     pair.b.end_stream(stream.stream_id, 36)
     pair.clock.run(pair.clock.now + 0.1)
     assert stream.over
-    assert not stream.write(b"y")
+    assert not stream.write(b"y", pair.clock.now)
     assert pair.far.resets == [(stream.stream_id, 36)]
 
 
@@ -224,13 +224,13 @@ def test_a_cut_is_silent_until_both_ends_give_up() -> None:
 def test_a_cut_that_heals_in_time_loses_no_stream() -> None:
     pair = join()
     stream = pair.a.open_stream(0, 0)
-    stream.write(b"before ")
+    stream.write(b"before ", pair.clock.now)
     pair.cable.cut()
-    stream.write(b"meanwhile ")
+    stream.write(b"meanwhile ", pair.clock.now)
     pair.a.send_datagram(b"gone", 0)
     pair.clock.run(pair.clock.now + 3)
     pair.cable.heal()
-    stream.finish(b"after")
+    stream.finish(b"after", pair.clock.now)
     pair.clock.run(pair.clock.now + 10)
     assert pair.far.bytes_of(stream.stream_id) == b"before meanwhile after"
     assert pair.far.datagrams == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laps.tracks.cache import Cache, CachedTrack, CacheLimits
+from laps.tracks.cached_stream import Resume
 from laps.tracks.known import LAST_OBJECT, Known, without
 from laps.types import Location
 from laps.wire.moqt.data import DatagramObject, ObjectStatus, SubgroupHeader, encode_datagram
@@ -17,29 +20,38 @@ from laps.wire.moqt.messages import SubscribeOk, TrackProperties
 from laps.wire.moqt.objects import Object
 from support.moqt import MoqtNet, stage
 from support.moqt_streams import Obj, body, objects_of
-from support.relays import track_hash
+from support.relays import App, track_hash
 
 if TYPE_CHECKING:
     from laps.tracks.cached_stream import CachedStream
 
 
+SOURCE = App()
+
+
 class Kept:
-    """A cache with one track."""
+    """A cache with one track, and what time it is."""
 
     def __init__(self, **limits: float) -> None:
-        self.cache = Cache(CacheLimits(**limits))  # type: ignore[arg-type]
+        self.now = 0.0
+        self.events: deque[object] = deque()
+        self.cache = Cache(CacheLimits(**limits), self.events)  # type: ignore[arg-type]
         self.track = CachedTrack(self.cache)
 
     def open(self, group: int, *items: Obj, subgroup: int | None = 0) -> CachedStream:
-        stream = self.track.open(SubgroupHeader(0, group, subgroup), "source")
+        stream = self.track.open(SubgroupHeader(0, group, subgroup), SOURCE, self.now)
         if items:
-            stream.append(body(items))
+            stream.append(body(items), self.now)
         return stream
 
     def stream(self, group: int, *items: Obj, subgroup: int | None = 0) -> CachedStream:
         stream = self.open(group, *items, subgroup=subgroup)
         stream.ended(fin=True)
         return stream
+
+    def objects(self, group: int, oldest: float = 0.0) -> list[int]:
+        """The ids of the objects that are there of a group."""
+        return list(self.track.groups[group].objects(self.now, oldest))
 
     def check(self) -> None:
         """All that is counted is there."""
@@ -83,18 +95,18 @@ def test_the_youngest_group_is_kept_as_long_as_there_is_room_for_it() -> None:
         before = kept.open(4, *(big(number) for number in range(6)))
         under_way = kept.open(5, big(0, 800))
         for number in range(1, 3):  # past the bound, while both are under way
-            under_way.append(body([big(number, 50)], last=number - 1))
+            under_way.append(body([big(number, 50)], last=number - 1), kept.now)
         before.ended(fin=True)
         under_way.ended(fin=True)
         kept.check()
-        assert list(kept.track.groups[5].objects()) == [0, 1, 2]
+        assert kept.objects(5) == [0, 1, 2]
         assert kept.track.size <= 1000
 
 
 def test_all_tracks_together_have_a_bound() -> None:
     kept = Kept(total_bytes=1000)
     other = CachedTrack(kept.cache)
-    other.open(SubgroupHeader(0, 7), "source").append(body([big(0)]))
+    other.open(SubgroupHeader(0, 7), SOURCE, kept.now).append(body([big(0)]), kept.now)
     other.groups[7].streams[0].ended(fin=True)
     for group in range(30):
         kept.stream(group, big(0))
@@ -109,7 +121,8 @@ def test_a_stream_without_end_is_cut_at_an_object() -> None:
     stream = kept.open(0, big(0))
     for number in range(1, 50):
         for piece in range(0, 103, 25):
-            stream.append(body([big(number)], last=number - 1)[piece : piece + 25])
+            data = body([big(number)], last=number - 1)[piece : piece + 25]
+            stream.append(data, kept.now)
         assert kept.track.size <= 1100
         kept.check()
         ids = [item.object_id for item in stream.objects(0.0)]
@@ -124,7 +137,7 @@ def test_an_object_that_is_too_large_is_kept_while_it_comes() -> None:
     stream = kept.open(0)
     data = body([big(0, 500), big(1, 10)])
     for at in range(0, len(data), 50):
-        stream.append(data[at : at + 50])
+        stream.append(data[at : at + 50], kept.now)
         assert kept.track.size <= at + 50
         kept.check()
     assert kept.track.size < 100
@@ -136,7 +149,7 @@ def test_what_is_cut_has_the_right_ids_and_subgroup() -> None:
     stream = kept.open(0, subgroup=None)
     for number in range(5, 20, 3):
         last = -1 if number == 5 else number - 3
-        stream.append(body([big(number)], last=last))
+        stream.append(body([big(number)], last=last), kept.now)
     assert {item.subgroup for item in stream.objects(0.0)} == {5}
     assert [item.object_id for item in stream.objects(0.0)][-1] == 17
     assert stream.subgroup == 5
@@ -161,11 +174,11 @@ def test_groups_expire_unless_they_are_under_way() -> None:
 def test_objects_of_one_stream_expire_one_after_another() -> None:
     kept = Kept(age_s=10)
     stream = kept.open(0, big(0))
-    kept.cache.now = 8.0
-    stream.append(body([big(1)], last=0))
-    kept.cache.now = 12.0
-    assert list(kept.track.groups[0].objects(kept.track.oldest())) == [1]
-    assert list(kept.track.groups[0].objects()) == [0, 1]
+    kept.now = 8.0
+    stream.append(body([big(1)], last=0), kept.now)
+    kept.now = 12.0
+    assert kept.objects(0, kept.track.oldest(kept.now)) == [1]
+    assert kept.objects(0) == [0, 1]
 
 
 def test_a_publisher_may_want_less_and_not_more() -> None:
@@ -181,7 +194,7 @@ def test_what_comes_of_a_group_that_was_dropped_is_not_counted() -> None:
     kept = Kept()
     stream = kept.open(0, big(0))
     kept.track.clear()
-    stream.append(bytes(100))
+    stream.append(bytes(100), kept.now)
     assert kept.cache.size == 0
     stream.ended(fin=True)
     kept.check()
@@ -190,8 +203,8 @@ def test_what_comes_of_a_group_that_was_dropped_is_not_counted() -> None:
 def test_everything_is_let_go_when_a_track_starts_over() -> None:
     kept = Kept()
     kept.stream(5, big(0))
-    kept.track.group(6).add_datagram(0, bytes(10))
-    kept.track.group(7).add_object(Object(7, 0, 0, 1, 0, b"", bytes(10)))
+    kept.track.group(6, kept.now).add_datagram(0, bytes(10), kept.now)
+    kept.track.group(7, kept.now).add_object(Object(7, 0, 0, 1, 0, b"", bytes(10)), kept.now)
     kept.track.known.append((1, 2))
     kept.track.clear()
     kept.check()
@@ -229,9 +242,9 @@ def test_objects_of_all_kinds_are_found() -> None:
     kept.stream(0, *objects_of(1), subgroup=1)
     item = DatagramObject(0, 0, 4, 7, payload=b"datagram")
     group = kept.track.groups[0]
-    group.add_datagram(4, encode_datagram(item, DRAFT16))
-    group.add_object(Object(0, 9, 3, 1, 0, b"", b"fetched"))
-    found = group.objects()
+    group.add_datagram(4, encode_datagram(item, DRAFT16), kept.now)
+    group.add_object(Object(0, 9, 3, 1, 0, b"", b"fetched"), kept.now)
+    found = group.objects(kept.now)
     assert {key: item.payload for key, item in found.items()} == {
         0: b"0",
         1: b"1",
@@ -244,20 +257,33 @@ def test_objects_of_all_kinds_are_found() -> None:
     kept.check()
 
 
+@dataclass(eq=False)
+class Looking:
+    """Waits for more of a stream, and then looks what is under way."""
+
+    stream: CachedStream
+    called: list[int | None] = field(default_factory=list)
+
+    def resume(self, now: float) -> None:
+        self.called.append(self.stream.under_way())
+
+
 @pytest.mark.parametrize("cut", range(1, 12))
 def test_an_object_under_way_is_not_there_yet(cut: int) -> None:
     kept = Kept()
     stream = kept.open(0)
     data = body(objects_of(0, 1, 2))
     whole = [n for n in range(3) if len(body(objects_of(*range(n + 1)))) <= cut]
-    called = []
-    stream.append(data[:cut])
-    assert list(kept.track.groups[0].objects()) == whole
+    stream.append(data[:cut], kept.now)
+    assert kept.objects(0) == whole
     under_way = stream.under_way()
-    stream.waiting.append(lambda: called.append(stream.under_way()))
-    stream.append(data[cut:])
+    waiter = Looking(stream)
+    stream.waiting.append(waiter)
+    stream.append(data[cut:], kept.now)
     if cut < len(data):
-        assert called
+        assert list(kept.events) == [Resume(waiter)]
+        waiter.resume(kept.now)
+        assert waiter.called == [None]
     assert under_way in (None, len(whole))
 
 
@@ -267,8 +293,8 @@ def test_the_end_of_a_group_is_known_in_both_ways() -> None:
     assert kept.track.groups[0].end() is None
     kept.stream(1, *objects_of(0, 1), Obj(2, status=ObjectStatus.END_OF_GROUP))
     assert kept.track.groups[1].end() == 2
-    ended = kept.track.open(SubgroupHeader(0, 2, end_of_group=True), "source")
-    ended.append(body(objects_of(0, 1)))
+    ended = kept.track.open(SubgroupHeader(0, 2, end_of_group=True), SOURCE, kept.now)
+    ended.append(body(objects_of(0, 1)), kept.now)
     assert kept.track.groups[2].end() is None
     ended.ended(fin=True)
     assert kept.track.groups[2].end() == 2
@@ -277,9 +303,9 @@ def test_the_end_of_a_group_is_known_in_both_ways() -> None:
 def test_what_cannot_be_read_ends_what_is_known() -> None:
     kept = Kept()
     stream = kept.open(0, *objects_of(0))
-    stream.append(b"\x00\x00\x07")
-    stream.append(bytes(40))
-    assert list(kept.track.groups[0].objects()) == [0]
+    stream.append(b"\x00\x00\x07", kept.now)
+    stream.append(bytes(40), kept.now)
+    assert kept.objects(0) == [0]
     assert kept.track.groups[0].end() is None
     assert kept.track.largest() == Location(0, 0)
     assert stream.under_way() is None
@@ -290,17 +316,10 @@ def test_what_cannot_be_read_ends_what_is_known() -> None:
 # -- what is known ---------------------------------------------------------------------------------
 
 
-class FakeTrack:
-    """As much of a live track as `Known` looks at."""
-
-    def __init__(self, cached: CachedTrack) -> None:
-        self.cached = cached
-
-
 def places(kept: Kept, start: Location, last: Location) -> set[tuple[int, int]]:
     """The places of gaps, as far as this test looks."""
     found = set()
-    for first, upto in Known(FakeTrack(kept.track)).gaps(start, last):  # type: ignore[arg-type]
+    for first, upto in Known(kept.track).gaps(start, last, kept.now):
         assert start <= first <= upto <= last
         for group in range(first.group, upto.group + 1):
             begin = first.object if group == first.group else 0
@@ -335,8 +354,8 @@ def test_gaps_are_what_is_neither_here_nor_known_not_to_be(
     ends: dict[int, int] = {}
     for group, (ids, ended, fin) in groups.items():
         header = SubgroupHeader(0, group, 0, end_of_group=ended)
-        stream = kept.track.open(header, "source")
-        stream.append(body(objects_of(*sorted(ids))))
+        stream = kept.track.open(header, SOURCE, kept.now)
+        stream.append(body(objects_of(*sorted(ids))), kept.now)
         if fin:
             stream.ended(fin=True)
         here |= {(group, number) for number in ids}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from laps.wire.moqt.data import SubgroupHeader
 from laps.wire.moqt.dialect import DRAFT16
 from laps.wire.moqt.objects import ObjectReader
 from support.moqt_streams import Obj, body
+from support.relays import App
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,16 +33,17 @@ def _small_steps() -> Iterator[None]:
 
 def kept(data: bytes, cuts: list[int], pauses: list[float], trim_at: int = -1) -> CachedStream:
     """A stream that came in pieces, with pauses between; a second for each byte at most."""
-    cache = Cache(CacheLimits(age_s=1e9))
-    stream = CachedTrack(cache).open(SubgroupHeader(0, 5, None), "source")
+    now = 0.0
+    cache = Cache(CacheLimits(age_s=1e9), deque())
+    stream = CachedTrack(cache).open(SubgroupHeader(0, 5, None), App(), now)
     places = [0, *sorted(set(cuts)), len(data)]
     for number, (start, end) in enumerate(pairwise(places)):
         if number == trim_at:
             stream.trim()
         elif pauses:
             stream.scan()
-        stream.append(data[start:end])
-        cache.now += pauses[number % len(pauses)] if pauses else 0.0
+        stream.append(data[start:end], now)
+        now += pauses[number % len(pauses)] if pauses else 0.0
     return stream
 
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from laps.tracks.subscribers import PlainSubscriber
 
+from laps.infobase.nodes import SessionId
+from laps.infobase.subscribes import Subscribes
+from laps.routing.forwarding import Fib, FromPeer, Route
 from laps.tracks.cache import CacheLimits
-from laps.tracks.streams import LiveStream
-from laps.tracks.track import Live
-from laps.types import Location
+from laps.tracks.streams import IncomingStream
+from laps.tracks.subscription import PlainSubscriber
+from laps.tracks.track import RECENT_S, StreamsClosed
+from laps.tracks.tracks import Tracks
+from laps.tracks.upstream_fetch import UpstreamFetch
+from laps.types import AnnounceInfo, Location, NodeId, SnsId
 from laps.wire.moqt.codes import ResetCode
 from laps.wire.moqt.data import (
     DatagramObject,
@@ -25,33 +30,63 @@ from support.moqt_streams import body, objects_of
 from support.relays import App, track_hash, track_name
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from laps.routing.forwarding import Flow
+    from laps.tracks.publication import Source
 
-    from laps.tracks.track import LiveTrack
+SELF = NodeId(1)
+ANNOUNCE = AnnounceInfo(SELF, (7,), 0)
+ONE_WAY, OTHER_WAY = (FromPeer(SessionId(number), SnsId(1)) for number in (1, 2))
+
+
+class NoRoutes:
+    """Nothing leaves this relay."""
+
+    def route(self, flow: Flow, node_id: NodeId) -> Route:
+        return Route(None, None, "")
 
 
 class World:
     """One track with a plain subscriber, and sources that come and go."""
 
     def __init__(self) -> None:
-        self.sources: set[Hashable] = {"one", "two"}
-        self.live = Live(CacheLimits(), lambda source: source in self.sources)
-        self.track: LiveTrack = self.live.track(track_hash("demo/t"), track_name("demo/t"))
+        self.now = 0.0
+        self.fib = Fib(NoRoutes())
+        self.tracks = Tracks(SELF, Subscribes(), self.fib, CacheLimits())
+        self.track = self.tracks.track(track_hash("demo/t"), self.now, track_name("demo/t"))
+        self.one, self.two, self.three = map(App, ("one", "two", "three"))
+        self.come(self.one)
+        self.come(self.two)
         self.app = App()
-        self.track.subscribers[self.app] = PlainSubscriber(self.app, self.track.hash)
+        self.track.add_subscriber(self.app, PlainSubscriber(self.app, self.track.hash))
+
+    def come(self, source: App) -> None:
+        """A publisher is here from now on."""
+        self.tracks.announces.add(source, ANNOUNCE)
+
+    def leave(self, source: App) -> None:
+        """A publisher is here no more."""
+        self.tracks.announces.drop_origin(source)
+
+    def incoming(self, source: Source | None = None, ttl_us: int = 0) -> IncomingStream:
+        """A stream of which nothing has arrived, of the first source unless another is given."""
+        return IncomingStream(self.track, self.one if source is None else source, 5, ttl_us)
 
     def head(self, group: int, subgroup: int | None = 0) -> bytes:
         header = SubgroupHeader(self.track.alias, group, subgroup, 128)
         return encode_subgroup_header(header, DRAFT16)
 
-    def open(self, group: int, *ids: int, source: str = "one", subgroup: int = 0) -> LiveStream:
-        stream = LiveStream(self.track, source, 5, 0)
-        stream.write(self.head(group, subgroup) + body(objects_of(*ids)))
+    def open(
+        self, group: int, *ids: int, source: Source | None = None, subgroup: int = 0
+    ) -> IncomingStream:
+        stream = self.incoming(source)
+        stream.write(self.head(group, subgroup) + body(objects_of(*ids)), self.now)
         return stream
 
-    def stream(self, group: int, *ids: int, source: str = "one", subgroup: int = 0) -> LiveStream:
+    def stream(
+        self, group: int, *ids: int, source: Source | None = None, subgroup: int = 0
+    ) -> IncomingStream:
         stream = self.open(group, *ids, source=source, subgroup=subgroup)
-        stream.finish()
+        stream.finish(b"", self.now)
         return stream
 
 
@@ -64,9 +99,9 @@ def world() -> World:
 def test_a_stream_is_passed_on_as_it_is_and_kept(world: World, subgroup: int | None) -> None:
     data = world.head(1, subgroup) + body(objects_of(64, 65))
     for cut in range(len(data) + 1):
-        stream = LiveStream(world.track, "one", 5, 77)
-        stream.write(data[:cut])
-        stream.finish(data[cut:])
+        stream = world.incoming(ttl_us=77)
+        stream.write(data[:cut], world.now)
+        stream.finish(data[cut:], world.now)
     assert world.app.got == [data] * (len(data) + 1)
     assert {(s.priority, s.ttl_us) for s in world.app.streams} == {(5, 77)}
     assert world.track.streams == {}
@@ -78,28 +113,27 @@ def test_a_stream_is_passed_on_as_it_is_and_kept(world: World, subgroup: int | N
 def test_what_is_not_moqt_is_for_plain_clients_and_not_kept(world: World) -> None:
     other = encode_subgroup_header(SubgroupHeader(world.track.alias + 1, 0), DRAFT16)
     for data in (b"\xff\xff", b"", other + b"\x00\x01x", world.head(0)[:3]):
-        stream = LiveStream(world.track, "one", 5, 0)
-        stream.finish(data)
+        world.incoming().finish(data, world.now)
     assert world.app.got == [b"\xff\xff", b"", other + b"\x00\x01x", world.head(0)[:3]]
     assert world.track.cached.groups == {}
-    assert world.live.counters.opaque == 4
+    assert world.tracks.counters.opaque == 4
     for datagram in (b"\xff", b"", encode_datagram(DatagramObject(7, 0, 0), DRAFT16)):
-        world.track.datagram(datagram, None)
+        world.track.datagram(datagram, None, world.now)
     assert len(world.app.datagrams) == 3
     assert world.track.cached.groups == {}
 
 
 def test_where_it_comes_from_it_does_not_go_back(world: World) -> None:
-    stream = LiveStream(world.track, "one", 5, 0, exclude=world.app)
-    stream.finish(world.head(0) + body(objects_of(0)))
-    world.track.datagram(b"\xff", world.app)
+    stream = IncomingStream(world.track, world.one, 5, 0, exclude=world.app)
+    stream.finish(world.head(0) + body(objects_of(0)), world.now)
+    world.track.datagram(b"\xff", world.app, world.now)
     datagram = encode_datagram(DatagramObject(world.track.alias, 0, 7), DRAFT16)
-    world.track.datagram(datagram, world.app)
+    world.track.datagram(datagram, world.app, world.now)
     assert world.app.got == world.app.datagrams == []
 
 
 def test_a_reset_goes_to_all_and_leaves_what_came(world: World) -> None:
-    world.open(0, 0, 1).reset(ResetCode.DELIVERY_TIMEOUT)
+    world.open(0, 0, 1).reset(ResetCode.DELIVERY_TIMEOUT, world.now)
     assert [s.reset_code for s in world.app.streams] == [ResetCode.DELIVERY_TIMEOUT]
     (stream,) = world.track.cached.groups[0].streams
     assert (stream.live, stream.fin) == (False, False)
@@ -108,29 +142,34 @@ def test_a_reset_goes_to_all_and_leaves_what_came(world: World) -> None:
 
 def test_the_same_of_two_sources_comes_once(world: World) -> None:
     one = world.open(0, 0)
-    two = world.open(0, 0, source="two")
-    two.write(body(objects_of(1), last=0))
-    two.finish()
-    one.finish(body(objects_of(1), last=0))
-    world.stream(0, 0, 1, source="two")
-    world.stream(0, 2, source="two", subgroup=1)
+    two = world.open(0, 0, source=world.two)
+    two.write(body(objects_of(1), last=0), world.now)
+    two.finish(b"", world.now)
+    one.finish(body(objects_of(1), last=0), world.now)
+    world.stream(0, 0, 1, source=world.two)
+    world.stream(0, 2, source=world.two, subgroup=1)
     assert len(world.app.got) == 2
-    assert world.live.counters.duplicates == 2
+    assert world.tracks.counters.duplicates == 2
 
 
 def test_a_stream_that_is_silent_gives_way_and_one_that_has_just_begun_does_not(
     world: World,
 ) -> None:
     """A publisher that is back may be ahead of the end of its old connection."""
-    world.live.cache.now = 1000.0
+    world.now = 1000.0
     begun = world.open(0)
-    world.open(0, 0, source="two")
-    begun.write(body(objects_of(0)))
-    world.live.cache.now += 2.0
-    world.open(0, 0, 1, source="two")
+    world.open(0, 0, source=world.two)
+    begun.write(body(objects_of(0)), world.now)
+    world.now += 2.0
+    world.open(0, 0, 1, source=world.two)
     assert [s.reset_code for s in world.app.streams] == [ResetCode.SESSION_CLOSED, None]
     assert world.app.got[1] == world.head(0) + body(objects_of(1))
-    assert not begun.write(body(objects_of(1), last=0))
+    assert begun.over
+    begun.write(body(objects_of(1), last=0), world.now)
+    assert world.app.got[0] == world.head(0) + body(objects_of(0))
+    old, new = world.track.cached.groups[0].streams
+    assert [item.object_id for item in old.objects(0.0)] == [0]
+    assert [item.object_id for item in new.objects(0.0)] == [0, 1]
 
 
 def test_a_source_may_send_a_subgroup_in_several_streams(world: World) -> None:
@@ -140,96 +179,169 @@ def test_a_source_may_send_a_subgroup_in_several_streams(world: World) -> None:
 
 
 def test_what_broke_off_goes_on_by_another_source(world: World) -> None:
-    world.open(0, 0, 1).reset(0)
-    world.stream(0, 0, 1, 2, source="two")
+    world.open(0, 0, 1).reset(0, world.now)
+    world.stream(0, 0, 1, 2, source=world.two)
     assert world.app.got[1] == world.head(0) + body(objects_of(2))
 
 
 def test_a_new_source_may_start_over(world: World) -> None:
     world.stream(7, 0)
-    world.sources.clear()
-    world.sources.add("three")
-    world.stream(2, 0, source="three")
-    assert world.live.counters.started_over == 1
+    world.leave(world.one)
+    world.leave(world.two)
+    world.come(world.three)
+    world.stream(2, 0, source=world.three)
+    assert world.tracks.counters.started_over == 1
     assert list(world.track.cached.groups) == [2]
     assert world.track.largest() == Location(2, 0)
 
 
 def test_one_of_several_sources_that_is_behind_has_not_started_over(world: World) -> None:
     world.stream(7, 0)
-    world.stream(2, 0, source="two")
-    world.sources.remove("one")
-    world.sources.add("three")
-    world.stream(1, 0, source="three")
-    assert world.live.counters.started_over == 0
+    world.stream(2, 0, source=world.two)
+    world.leave(world.one)
+    world.come(world.three)
+    world.stream(1, 0, source=world.three)
+    assert world.tracks.counters.started_over == 0
     assert sorted(world.track.cached.groups) == [1, 2, 7]
 
 
 def test_a_first_source_has_not_started_over_whatever_is_said_of_the_track(world: World) -> None:
     world.track.cached.saw(Location(7, 0))
     world.stream(2, 0)
-    assert world.live.counters.started_over == 0
+    assert world.tracks.counters.started_over == 0
 
 
 def test_what_waits_for_the_last_stream_waits_for_all(world: World) -> None:
-    called: list[int] = []
-    world.track.when_idle(lambda: called.append(0))
-    one, two = world.open(0, 0), world.open(1, 0)
-    world.track.when_idle(lambda: called.append(1))
-    one.finish()
-    assert called == [0]
-    two.reset(0)
-    assert called == [0, 1]
+    events, closed = world.tracks.events, StreamsClosed(world.track)
+    world.stream(0, 0)
+    assert not events  # nobody waits
+    one, two = world.open(0, 1), world.open(1, 0)
+    world.track.ending = (0, "it has ended")
+    one.finish(b"", world.now)
+    assert not events
+    two.reset(0, world.now)
+    assert list(events) == [closed]
     # The same subgroup again, while its first stream is open.
+    events.clear()
     one, two = world.open(2, 0), world.open(2, 1)
-    world.track.when_idle(lambda: called.append(2))
-    one.finish()
-    assert called == [0, 1]
-    two.finish()
-    assert called == [0, 1, 2]
+    one.finish(b"", world.now)
+    assert not events
+    two.finish(b"", world.now)
+    assert list(events) == [closed]
+
+
+class Asked(UpstreamFetch):
+    """Writes down what it is given, and wants no more after the second time."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.taken: list[tuple[bytes, bool]] = []
+
+    def receive(self, data: bytes, *, fin: bool) -> bool:
+        self.taken.append((data, fin))
+        return len(self.taken) < 2
 
 
 def test_a_stream_of_a_fetch_goes_to_who_asked(world: World) -> None:
-    taken: list[tuple[int, bytes, bool]] = []
-
-    def take(request_id: int, data: bytes, fin: bool) -> bool:
-        taken.append((request_id, data, fin))
-        return len(taken) < 2
-
-    world.live.fetched = take
+    fetches = {
+        number: Asked(world.track.cached, Location(0, 0), Location(9, 0), DRAFT16, number)
+        for number in (700, 701)
+    }
+    world.tracks.shared.upstream_fetches.update(fetches)
     head = encode_fetch_header(FetchHeader(700))
-    stream = LiveStream(world.track, "one", 5, 0)
+    stream = world.incoming()
     for byte in head:
-        stream.write(bytes((byte,)))
+        stream.write(bytes((byte,)), world.now)
     for data in (b"one", b"not wanted"):
-        stream.write(data)
-    stream.finish(b"end")
-    LiveStream(world.track, "one", 5, 0).finish(head + b"all")
-    assert taken[-1] == (700, b"all", True)
-    assert all(request_id == 700 for request_id, _, _ in taken)
+        stream.write(data, world.now)
+    stream.finish(b"end", world.now)
+    assert fetches[700].taken == [(b"", False), (b"one", False)]
+    world.incoming().finish(head + b"all", world.now)
+    assert fetches[700].taken[-1] == (b"all", True)
+    nobody = encode_fetch_header(FetchHeader(702))
+    world.incoming().finish(nobody + b"all", world.now)
+    assert fetches[701].taken == []
     assert world.app.got == []
     assert world.track.cached.groups == {}
 
 
 def test_tracks_are_forgotten_when_nothing_is_left_of_them(world: World) -> None:
+    track, tracks = world.track, world.tracks
     world.stream(0, 0)
-    world.live.expire(1.0)
-    assert world.live.get(world.track.hash.full_name_hash) is world.track
-    world.track.subscribers.clear()
-    world.live.expire(2.0)
-    assert world.live.tracks  # it is in the cache
-    world.track.pins += 1
-    world.live.expire(100.0)
-    assert world.live.tracks
-    world.track.pins -= 1
-    world.live.expire(101.0)
-    assert world.live.tracks == {}
+    tracks.expire(1.0)
+    assert tracks.get(track.key) is track
+    track.remove_subscriber(world.app)
+    tracks.expire(2.0)
+    assert list(tracks) == [track]  # it is in the cache
+    publication = track.ask(world.one)
+    assert publication is not None
+    fetch = UpstreamFetch(track.cached, Location(0, 0), Location(9, 0), DRAFT16)
+    track.fetches.add(fetch)
+    track.leaving_at = 100.0
+    tracks.expire(100.0)
+    assert list(tracks) == [track]  # somebody may send it
+    track.release(publication)
+    tracks.expire(101.0)
+    assert list(tracks) == [track]  # it is being fetched
+    track.fetches.discard(fetch)
+    tracks.expire(102.0)
+    assert list(tracks) == [track]  # the network has not been told that nobody wants it
+    track.leaving_at = None
+    tracks.expire(103.0)
+    assert (len(tracks), list(tracks)) == (0, [])
 
 
 def test_datagrams_come_once(world: World) -> None:
     data = encode_datagram(DatagramObject(world.track.alias, 3, 4, payload=b"x"), DRAFT16)
-    assert world.track.datagram(data, None) == 1
-    assert world.track.datagram(data, None) is None
+    assert world.track.datagram(data, None, world.now) == 1
+    assert world.track.datagram(data, None, world.now) is None
     assert world.app.datagrams == [data]
-    assert world.live.counters.duplicates == 1
+    assert world.tracks.counters.duplicates == 1
     assert world.track.largest() == Location(3, 4)
+
+
+# -- from another relay ----------------------------------------------------------------------------
+
+
+def test_the_same_by_two_ways_of_different_length_comes_once(world: World) -> None:
+    """The flow may be gone as soon as its stream has ended."""
+    world.stream(0, 0, source=ONE_WAY)
+    world.now += RECENT_S - 0.1
+    world.stream(0, 0, source=OTHER_WAY)
+    assert len(world.app.got) == world.tracks.counters.duplicates == 1
+    world.now += 0.2
+    world.stream(0, 0, source=OTHER_WAY)
+    assert len(world.app.got) == 2
+
+
+def test_while_a_flow_is_there_what_it_brought_does_not_come_again(world: World) -> None:
+    world.fib.install(ONE_WAY, [], local=True)
+    world.stream(0, 0, source=ONE_WAY)
+    world.now += 50.0
+    world.stream(0, 0, source=OTHER_WAY)
+    assert len(world.app.got) == world.tracks.counters.duplicates == 1
+    world.fib.remove(ONE_WAY)
+    world.stream(0, 0, source=OTHER_WAY)
+    assert len(world.app.got) == 2
+
+
+def test_what_comes_from_another_relay_may_not_be_all_there_is(world: World) -> None:
+    history = world.track.cached.history
+    history.published_here(all_of_it=True)
+    world.stream(0, 0)
+    assert not history.partial
+    world.stream(1, 0, source=ONE_WAY)
+    assert history.partial
+
+
+def test_streams_that_begin_while_a_node_joins_are_written_down(world: World) -> None:
+    began = world.tracks.shared.began
+    world.stream(0, 0)
+    assert began == []
+    world.track.joining[NodeId(9)] = 1.0
+    opened = world.open(1, 0)
+    again = world.open(1, 0, source=world.two)
+    whole = world.incoming()
+    whole.finish(world.head(2) + body(objects_of(0)), world.now)
+    assert began == [(world.track.key, opened, False), (world.track.key, whole, True)]
+    assert again.outs == []

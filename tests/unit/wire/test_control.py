@@ -25,6 +25,7 @@ from laps.types import (
     SnsId,
     SubscribeInfo,
     TrackHash,
+    TrackKey,
 )
 from laps.wire.control import MAX_MESSAGE_LENGTH, ControlDecoder, decode, encode
 from laps.wire.peering import (
@@ -84,7 +85,8 @@ messages: st.SearchStrategy[Message] = st.one_of(
 )
 
 NODE = NodeInfo(NodeId(1), NodeType.EDGE)
-SUBSCRIBE = SubscribeInfo(7, NodeId(1), TrackHash(1, 2, 3), b"subscribe")
+TRACK = TrackHash(1, 2, TrackKey(3))
+SUBSCRIBE = SubscribeInfo(7, NodeId(1), TRACK, b"subscribe")
 WITHDRAW = encode(SubscribeNodeSetWd(SnsId(1)))
 
 
@@ -184,7 +186,7 @@ def test_a_message_outlives_the_chunks_that_follow() -> None:
         (ConnectResponse(ResponseCode.OK, None), "response code 0 needs the node information"),
         (ConnectResponse(2, NODE), "response code 2 goes without node information"),
         (ConnectResponse(2**16, None), "CONNECT_RESPONSE: "),
-        (SubscribeInfoAdv(SubscribeInfo(2**16, NodeId(1), TrackHash(1, 2, 3), b"")), "SUBSCRIBE_"),
+        (SubscribeInfoAdv(SubscribeInfo(2**16, NodeId(1), TRACK, b"")), "SUBSCRIBE_"),
         (AnnounceInfoAdv(AnnounceInfo(NodeId(1), (2**64,))), "ANNOUNCE_INFO_ADV: "),
     ],
 )

@@ -23,6 +23,7 @@ from laps.types import (
     SnsId,
     SubscribeInfo,
     TrackHash,
+    TrackKey,
 )
 from laps.wire.control import MAX_MESSAGE_LENGTH, ControlDecoder, decode, encode
 from laps.wire.extensions import (
@@ -58,7 +59,7 @@ from laps.wire.peering import (
 )
 
 NODE = NodeInfo(NodeId(1), NodeType.EDGE, "relay", 1.5, 2.5, (NodePathItem(NodeId(2), 3),))
-SUBSCRIBE = SubscribeInfo(7, NodeId(1), TrackHash(1, 2, 3), b"subscribe")
+SUBSCRIBE = SubscribeInfo(7, NodeId(1), TrackHash(1, 2, TrackKey(3)), b"subscribe")
 ANNOUNCE = AnnounceInfo(NodeId(1), (2, 3), 4)
 REACHED = (Reachability(NodeId(2), 3, 0.5),)
 VIAS = (NodeId(2), NodeId(3))
@@ -88,15 +89,16 @@ EXTENSIONS = [
         RelayRequest(32, NodeId(1), NodeId(2), 3, b"\x0d\0\0"),
     )
 ]
+KEY = TrackKey(2)
 STREAMS = [
-    encode_new_stream_header(SnsId(1), 2, 3, 4, 5) + b"hello",
-    encode_new_stream_header(SnsId(1), 2, 3, 4, 0) + encode_existing_stream_header(2) + b"yo",
-    encode_new_stream_header(SnsId(2**31), 2, 3, 4, 2**20) + bytes(40),
+    encode_new_stream_header(SnsId(1), KEY, 3, 4, 5) + b"hello",
+    encode_new_stream_header(SnsId(1), KEY, 3, 4, 0) + encode_existing_stream_header(2) + b"yo",
+    encode_new_stream_header(SnsId(2**31), KEY, 3, 4, 2**20) + bytes(40),
     b"\x1b\x02\0\0\0\1" + bytes(13) + b"\xc0\0\0\0\0\0\0\5hello",
 ]
 DATAGRAMS = [
-    encode_datagram_header(SnsId(1), 2, 5) + b"hello",
-    encode_datagram_header(SnsId(1), 2, 64) + bytes(64),
+    encode_datagram_header(SnsId(1), KEY, 5) + b"hello",
+    encode_datagram_header(SnsId(1), KEY, 64) + bytes(64),
     b"\x16\x00\0\0\0\1" + bytes(8) + b"\xc0\0\0\0\0\0\0\5hello",
 ]
 

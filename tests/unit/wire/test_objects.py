@@ -12,7 +12,7 @@ from laps.errors import (
     LocalProtocolError,
     RemoteProtocolError,
 )
-from laps.types import SnsId
+from laps.types import SnsId, TrackKey
 from laps.wire.buffer import VARINT_MAX
 from laps.wire.objects import (
     MAX_HEADER_LENGTH,
@@ -31,7 +31,9 @@ from laps.wire.objects import (
 # No test times a wall clock, Hypothesis included.
 quick = settings(deadline=None, max_examples=50)
 
-u64 = st.integers(0, 2**64 - 1)
+KEY = TrackKey(2)
+
+track_keys = st.integers(0, 2**64 - 1).map(TrackKey)
 sns_ids = st.integers(1, 2**32 - 1).map(SnsId)
 # Every size of varint as often as the others.
 lengths = st.one_of(
@@ -42,7 +44,7 @@ lengths = st.one_of(
 )
 data_lengths_at_the_bounds = st.sampled_from([0, 63, 64, 2**14 - 1, 2**14, 2**30 - 1, 2**30])
 
-START = encode_new_stream_header(SnsId(1), 2, 3, 4, data_length=5)
+START = encode_new_stream_header(SnsId(1), KEY, 3, 4, data_length=5)
 
 
 def varint(value: int, size: int) -> bytes:
@@ -50,9 +52,9 @@ def varint(value: int, size: int) -> bytes:
 
 
 @quick
-@given(sns_ids, u64, lengths | data_lengths_at_the_bounds, st.binary(max_size=3))
+@given(sns_ids, track_keys, lengths | data_lengths_at_the_bounds, st.binary(max_size=3))
 def test_a_datagram_header_survives_the_wire(
-    sns_id: SnsId, full_name_hash: int, data_length: int, before: bytes
+    sns_id: SnsId, full_name_hash: TrackKey, data_length: int, before: bytes
 ) -> None:
     data = encode_datagram_header(sns_id, full_name_hash, data_length)
     header = DatagramHeader(sns_id, full_name_hash, data_length, len(data))
@@ -63,14 +65,19 @@ def test_a_datagram_header_survives_the_wire(
 @quick
 @given(
     sns_ids,
-    u64,
+    track_keys,
     st.integers(0, 255),
     st.integers(0, 2**32 - 1),
     lengths | data_lengths_at_the_bounds,
     st.binary(max_size=3),
 )
 def test_a_new_stream_header_survives_the_wire(
-    sns_id: SnsId, full_name_hash: int, priority: int, ttl_us: int, data_length: int, before: bytes
+    sns_id: SnsId,
+    full_name_hash: TrackKey,
+    priority: int,
+    ttl_us: int,
+    data_length: int,
+    before: bytes,
 ) -> None:
     data = encode_new_stream_header(sns_id, full_name_hash, priority, ttl_us, data_length)
     header = NewStreamHeader(sns_id, full_name_hash, priority, ttl_us, data_length, len(data))
@@ -89,9 +96,11 @@ def test_an_existing_stream_header_survives_the_wire(data_length: int, before: b
 
 
 @quick
-@given(sns_ids, u64, st.sampled_from([4, 8]), st.sampled_from([1, 2, 4, 8]), st.integers(0, 63))
+@given(
+    sns_ids, track_keys, st.sampled_from([4, 8]), st.sampled_from([1, 2, 4, 8]), st.integers(0, 63)
+)
 def test_an_sns_id_is_read_in_4_and_in_8_bytes(
-    sns_id: SnsId, full_name_hash: int, sns_size: int, varint_size: int, data_length: int
+    sns_id: SnsId, full_name_hash: TrackKey, sns_size: int, varint_size: int, data_length: int
 ) -> None:
     rest = full_name_hash.to_bytes(8, "big") + b"\7\0\0\0\11" + varint(data_length, varint_size)
     header_length = 2 + sns_size + len(rest)
@@ -107,18 +116,18 @@ def test_an_sns_id_is_read_in_4_and_in_8_bytes(
 @pytest.mark.parametrize("sns_id", [0, -1, 2**32])
 def test_an_sns_id_outside_its_bounds_is_never_written(sns_id: int) -> None:
     with pytest.raises(LocalProtocolError, match=f"SNS id {sns_id} is outside"):
-        encode_datagram_header(SnsId(sns_id), 1, 1)
+        encode_datagram_header(SnsId(sns_id), KEY, 1)
     with pytest.raises(LocalProtocolError, match=f"SNS id {sns_id} is outside"):
-        encode_new_stream_header(SnsId(sns_id), 1, 1, 1, 1)
+        encode_new_stream_header(SnsId(sns_id), KEY, 1, 1, 1)
 
 
 def test_fields_past_their_bits_are_never_written() -> None:
     with pytest.raises(LocalProtocolError, match="DATAGRAM: "):
-        encode_datagram_header(SnsId(1), 2**64, 1)
+        encode_datagram_header(SnsId(1), TrackKey(2**64), 1)
     with pytest.raises(LocalProtocolError, match="NEW_STREAM: "):
-        encode_new_stream_header(SnsId(1), 1, 256, 1, 1)
+        encode_new_stream_header(SnsId(1), KEY, 256, 1, 1)
     with pytest.raises(LocalProtocolError, match="NEW_STREAM: "):
-        encode_new_stream_header(SnsId(1), 1, 1, 2**32, 1)
+        encode_new_stream_header(SnsId(1), KEY, 1, 2**32, 1)
     with pytest.raises(LocalProtocolError, match="a varint holds"):
         encode_existing_stream_header(VARINT_MAX + 1)
 
@@ -138,9 +147,9 @@ def test_a_refusal_says_what_is_wrong(data: str, words: str) -> None:
 
 
 def test_a_datagram_comes_apart_without_a_copy() -> None:
-    data = encode_datagram_header(SnsId(1), 2, 3) + b"abc"
+    data = encode_datagram_header(SnsId(1), KEY, 3) + b"abc"
     header, payload = decode_datagram(data)
-    assert header == DatagramHeader(SnsId(1), 2, 3, 19)
+    assert header == DatagramHeader(SnsId(1), KEY, 3, 19)
     assert bytes(payload) == b"abc"
     assert payload.obj is data
 
@@ -169,9 +178,9 @@ def test_any_cut_of_a_stream_gives_the_same_objects(
     objects: list[bytes], draw: st.DataObject
 ) -> None:
     first, *later = objects
-    stream = encode_new_stream_header(SnsId(1), 2, 3, 4, len(first)) + first
+    stream = encode_new_stream_header(SnsId(1), KEY, 3, 4, len(first)) + first
     expected: list[StreamEvent] = [
-        NewStreamHeader(SnsId(1), 2, 3, 4, len(first), len(stream) - len(first))
+        NewStreamHeader(SnsId(1), KEY, 3, 4, len(first), len(stream) - len(first))
     ]
     expected += [first] if first else []
     for payload in later:
@@ -193,7 +202,7 @@ def test_a_stream_may_come_byte_by_byte() -> None:
     stream = START + b"hello" + encode_existing_stream_header(2) + b"yo"
     events = [event for byte in stream for event in decoder.feed(bytes([byte]))]
     assert joined(events) == [
-        NewStreamHeader(SnsId(1), 2, 3, 4, 5, 24),
+        NewStreamHeader(SnsId(1), KEY, 3, 4, 5, 24),
         b"hello",
         ExistingStreamHeader(2, 3),
         b"yo",
@@ -204,7 +213,7 @@ def test_a_stream_may_come_byte_by_byte() -> None:
 
 def test_a_chunk_inside_one_object_is_handed_back_itself() -> None:
     decoder = DataStreamDecoder()
-    decoder.feed(encode_new_stream_header(SnsId(1), 2, 3, 4, 2400))
+    decoder.feed(encode_new_stream_header(SnsId(1), KEY, 3, 4, 2400))
     first, second = bytes(1200), bytes(1200)
     for chunk in (first, second):
         (event,) = decoder.feed(chunk)
@@ -277,7 +286,7 @@ def test_a_stream_that_ends_too_soon_is_refused(
 
 def test_what_is_held_is_less_than_a_header() -> None:
     decoder = DataStreamDecoder()
-    longest = encode_new_stream_header(SnsId(1), 2, 3, 4, VARINT_MAX)
+    longest = encode_new_stream_header(SnsId(1), KEY, 3, 4, VARINT_MAX)
     for byte in longest[:-1]:
         assert decoder.feed(bytes([byte])) == []
         assert len(decoder._unfinished) < MAX_HEADER_LENGTH == len(longest)

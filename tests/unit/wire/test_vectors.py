@@ -20,6 +20,7 @@ from laps.types import (
     SnsId,
     SubscribeInfo,
     TrackHash,
+    TrackKey,
     TrackName,
     hash_bytes,
     hash_track,
@@ -143,7 +144,7 @@ def track_hash(meaning: Meaning) -> TrackHash:
     return TrackHash(
         number(meaning["namespace_hash"]),
         number(meaning["name_hash"]),
-        number(meaning["full_name_hash"]),
+        TrackKey(number(meaning["full_name_hash"])),
     )
 
 
@@ -210,7 +211,8 @@ def object_header(meaning: Meaning) -> ObjectHeader:
     lengths = (number(meaning["data_length"]), number(meaning["header_length"]))
     if meaning["object"] == "EXISTING_STREAM":
         return ExistingStreamHeader(*lengths)
-    sns_id, full_name_hash = SnsId(number(meaning["sns_id"])), number(meaning["full_name_hash"])
+    sns_id = SnsId(number(meaning["sns_id"]))
+    full_name_hash = TrackKey(number(meaning["full_name_hash"]))
     if meaning["object"] == "DATAGRAM":
         return DatagramHeader(sns_id, full_name_hash, *lengths)
     priority, ttl_us = number(meaning["priority"]), number(meaning["ttl_us"])

@@ -62,7 +62,7 @@ class Traffic:
 def node(runner: Runner, traffic: Traffic) -> Row:
     """The relay itself."""
     relay, config = runner.relay, runner.config.node
-    plan = relay.plan
+    plan = relay.router.plan
     return {
         "node": node_text(relay.id),
         "at": time.time(),

@@ -81,7 +81,7 @@ def _from(relay: Relay, flow: Flow, numbers: Mapping[Hashable, int]) -> Row:
 
 def sns(relay: Relay, flowing: Flowing) -> Table:
     """Every subscriber node set, as peers tell us and as we tell them."""
-    ingress, flows, stubs = relay.ingress_sets(), list(relay.fib), list(relay.stubs)
+    ingress, flows, stubs = relay.ingress.all(), list(relay.fib), list(relay.stubs)
     size = len(ingress) + sum(len(flow.outs) + len(flow.old) for flow in flows)
     size += sum(len(stub.sets) for stub in stubs)
 
@@ -131,5 +131,5 @@ def _out(relay: Relay, link: SessionId, sns_id: SnsId, out: OutSet, old: bool) -
 
 
 def _peer(relay: Relay, link: int) -> str | None:
-    node = relay.node_of(SessionId(link))
+    node = relay.links.node_of(SessionId(link))
     return None if node is None else node_text(node)

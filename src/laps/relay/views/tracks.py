@@ -58,7 +58,7 @@ def track(relay: Relay, edge: Edge, key: int) -> Row | None:
     flows = flows_of(relay, key, meter)
     ingress = {node for flow in flows if (node := origin_of(relay, flow)) is not None}
     links = {link for flow in flows for link in flow.outs}
-    egress = {node for link in links if (node := relay.node_of(link)) is not None}
+    egress = {node for link in links if (node := relay.links.node_of(link)) is not None}
     largest = None if live is None else live.largest()
     return {
         "track": hash_text(key),
@@ -102,7 +102,7 @@ def one_track(relay: Relay, edge: Edge, key: int, wall: Callable[[float], float]
 def _hop(relay: Relay, flow: Flow, target: NodeId, wall: Callable[[float], float]) -> Row:
     route = relay.explain_route(flow, target)
     taken = next((link for link, out in flow.outs.items() if target in out.nodes), None)
-    peer = None if taken is None else relay.node_of(taken)
+    peer = None if taken is None else relay.links.node_of(taken)
     source = origin_of(relay, flow)
     return {
         "node": node_text(target),
@@ -151,4 +151,4 @@ def flows_of(relay: Relay, key: int, meter: Meter | None) -> list[Flow]:
 def origin_of(relay: Relay, flow: Flow) -> NodeId | None:
     """The peer that a flow comes from; None for a publisher here."""
     link_id = flow.key[0] if isinstance(flow.key, tuple) else None
-    return relay.node_of(SessionId(link_id)) if isinstance(link_id, int) else None
+    return relay.links.node_of(SessionId(link_id)) if isinstance(link_id, int) else None
