@@ -17,7 +17,7 @@ from laps.client import connect
 from laps.client.plans import DIRECT, NAMESPACE, TRACK, InvalidPlan, open_plan, parse_key
 from laps.errors import LapsError
 from laps.routing import plan as routing
-from laps.types import Address, parse_node_id
+from laps.types import Address, TrackKey, parse_node_id
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,7 +117,7 @@ def plan_of(document: PlanDocument) -> Plan:
         parse_node_id(node): region for region, nodes in document.regions.items() for node in nodes
     }
     vias = {
-        int(track.hash, 16): {
+        TrackKey(int(track.hash, 16)): {
             region: routing.DIRECT if via == DIRECT else parse_node_id(via)
             for region, via in track.by_region.items()
         }

@@ -18,7 +18,7 @@ from laps import places
 from laps.errors import ListenError
 from laps.net.admin.openapi import DETAILS, LISTS
 from laps.routing.plan import NO_PLAN, Plan
-from laps.types import TrackName, hash_track, parse_node_id
+from laps.types import TrackKey, TrackName, hash_track, parse_node_id
 from support.admin import Network, acquainted, check
 from support.loopback import on_loop, until
 from support.programs import ANY, LAPS, relay_process
@@ -181,7 +181,7 @@ async def test_nodes_are_shown_with_best_and_alternate_paths() -> None:
 async def test_a_plan_is_an_event_and_the_reason_of_a_hop() -> None:
     async with Network() as network:
         scene = await Scene(network).play()
-        key, edge = int(CLOCK, 16), scene.edge.runner.relay.id
+        key, edge = TrackKey(int(CLOCK, 16)), scene.edge.runner.relay.id
         vias = {key: {"us": parse_node_id("1:2")}}
         scene.origin.runner.follow_plan(Plan(7, time.time() + 60, {edge: "us"}, vias))
         (hop,) = (await scene.origin.ask(f"/v1/tracks/{CLOCK}"))["hops"]

@@ -374,7 +374,7 @@ async def test_a_publisher_answers_for_what_the_relay_has_forgotten() -> None:
         track = await here.publish("demo", "t", first_group=0)
         await write(track, *range(9))
         await until(lambda: largest(relay) == Location(2, 2))
-        relay.relay.tracks.track(hash_track(TRACK)).cached.clear()
+        relay.relay.tracks.track(hash_track(TRACK), 0.0).cached.clear()
         await write(track, 9)
         read = [item.payload async for item in there.fetch("demo", "t", end=(2, 0))]
         assert read == numbered(*range(9))

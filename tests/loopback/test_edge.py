@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
@@ -71,6 +72,18 @@ class Lab:
         )
 
 
+class Named(Protocol):
+    """A track of an application's."""
+
+    @property
+    def full_name(self) -> TrackName: ...
+
+
+def kept(relay: Runner, track: Named) -> Track:
+    """What a relay has of a track."""
+    return relay.edge.context.track(track.full_name, monotonic())
+
+
 def known(relay: Runner) -> list[object]:
     nodes = relay.relay.nodes
     return [node_id for node_id in nodes if nodes.best(node_id) is not None]
@@ -123,7 +136,7 @@ async def test_a_late_subscriber_far_away_gets_the_group_that_is_open(
         for _ in range(3):
             await track.write(b"early")
         first = await net.session(relays[0])
-        await until(lambda: relays[0].edge.track(track.full_name).largest() == (7, 3))
+        await until(lambda: kept(relays[0], track).largest() == (7, 3))
         far = await net.session(relays[-1])
         whole, latest = far.subscribe(ROOM, NAME, start="start"), first.subscribe(ROOM, NAME)
         assert (await whole.established()).largest == Location(7, 3)
@@ -167,7 +180,7 @@ async def test_a_range_that_no_relay_has_comes_from_the_publisher_once(
         for number in range(6):
             await track.write(b"%d" % number, new_group=number % 2 == 0)
         reader = await net.session(relays[-1])
-        await until(lambda: relays[0].edge.track(track.full_name).largest() == (2, 1))
+        await until(lambda: kept(relays[0], track).largest() == (2, 1))
 
         async def fetch() -> list[tuple[int, int]]:
             whole = reader.fetch(ROOM, NAME, start=(0, 0), end=(1, 0))
@@ -255,8 +268,8 @@ async def test_a_publisher_that_comes_back_is_heard_by_those_who_stayed() -> Non
             await track.write(b"here", new_group=True)
             assert places(await take(subscription, 1)) == [(first_group, 0)]
             await writer.close(end_tracks=False)
-            live = near.edge.track(track.full_name)
-            await until(lambda live=live: not near.edge.sources(live))  # type: ignore[misc]
+            live = kept(near, track)
+            await until(lambda live=live: not live.answering)  # type: ignore[misc]
 
 
 @on_loop
@@ -370,7 +383,7 @@ async def test_a_range_larger_than_any_queue_comes_whole_from_another_relay() ->
         track = await writer.publish(ROOM, NAME, first_group=0, history_bytes=0)
         for _ in range(count):
             await track.write(bytes(size), new_group=True)
-        await until(lambda: near.edge.track(track.full_name).largest() == (count - 1, 0))
+        await until(lambda: kept(near, track).largest() == (count - 1, 0))
         reader = await net.session(far)
         whole = [item async for item in reader.fetch(ROOM, NAME, start=(0, 0), end=(count - 1, 0))]
         assert places(whole) == [(n, 0) for n in range(count)]

@@ -407,7 +407,7 @@ def span(start: tuple[int, int], end: tuple[int, int], count: int | None, **more
 
 async def settled(relay: Runner, largest: Location) -> None:
     def has_come() -> bool:
-        live = relay.relay.tracks.values()
+        live = relay.relay.tracks
         return any(track.largest() == largest for track in live)
 
     await until(has_come)

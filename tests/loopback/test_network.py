@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from laps.types import NodeId
+    from laps.types import NodeId, TrackKey
 
 
 @pytest.fixture(autouse=True)
@@ -280,5 +280,5 @@ async def test_a_relay_outlives_a_timer_that_fails(caplog: pytest.LogCaptureFixt
         assert "a defect of ours" in caplog.text
 
 
-def _key(track: str) -> int:
+def _key(track: str) -> TrackKey:
     return hash_track(track_name(track)).full_name_hash

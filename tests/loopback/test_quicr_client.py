@@ -7,7 +7,8 @@ import re
 import textwrap
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
@@ -75,6 +76,18 @@ class Lab:
         return await self._stack.enter_async_context(laps.connect(url, **options))
 
 
+class Named(Protocol):
+    """A track of an application's."""
+
+    @property
+    def full_name(self) -> TrackName: ...
+
+
+def kept(relay: Runner, track: Named) -> Track:
+    """What a relay has of a track."""
+    return relay.edge.context.track(track.full_name, monotonic())
+
+
 def known(relay: Runner) -> list[object]:
     nodes = relay.relay.nodes
     return [node_id for node_id in nodes if nodes.best(node_id) is not None]
@@ -91,7 +104,9 @@ async def begun(relay: Runner, count: int) -> None:
 
     def found() -> int:
         clients = relay.edge.clients
-        return sum(one.established for client in clients for one in client.subscriptions.values())
+        return sum(
+            one.is_established for client in clients for one in client.subscriptions.values()
+        )
 
     await until(lambda: found() == count)
 
@@ -216,7 +231,7 @@ async def test_a_subscription_begins_where_it_says(relays: int, datagrams: bool)
             ROOM, NAME, first_group=3, datagrams=datagrams
         )
         await put(track, *range(12))  # groups 3 and 4, and two objects of group 5
-        near = line[0].edge.track(track.full_name)
+        near = kept(line[0], track)
         await until(lambda: near.largest() == (5, 1))
 
         async def subscribe(start: Any) -> Any:
@@ -344,7 +359,7 @@ async def test_what_expires_is_subscribed_to_again_and_misses_nothing(datagrams:
         writer = await net.session(relay)
         track = await writer.publish(ROOM, NAME, datagrams=datagrams)
         await put(track, 0, 1, 2)
-        await until(lambda: relay.edge.track(track.full_name).largest() is not None)
+        await until(lambda: kept(relay, track).largest() is not None)
         reader = await net.session(relay)
         objects = reader.subscribe(ROOM, NAME, datagrams=datagrams)
         below = (await net.session(relay)).subscribe_all(ROOM, datagrams=datagrams)
@@ -381,8 +396,8 @@ async def test_a_publisher_that_begins_anew_is_heard_from_its_first_object() -> 
                 await track.write(text + b"%d" % number, new_group=number % 2 == 0)
             assert await take(objects, 4) == [text + b"%d" % number for number in range(4)]
             await session.close(end_tracks=False)
-            live = relay.edge.track(track.full_name)
-            await until(lambda live=live: not relay.edge.is_offered(live))  # type: ignore[misc]
+            live = kept(relay, track)
+            await until(lambda live=live: not relay.edge.context.is_offered(live))  # type: ignore[misc]
 
 
 # -- what is refused -------------------------------------------------------------------------------
@@ -504,7 +519,7 @@ async def test_a_relay_may_be_started_again(datagrams: bool) -> None:
         await first.close()
         second = net.relay(port=first.client_address.port)
         await until(lambda: all(s.connected for s in (here, there, latest)))
-        await until(lambda: len(second.edge.track(track.full_name).subscribers) == 2)
+        await until(lambda: len(kept(second, track).subscribers) == 2)
         await put(track, *range(10, 20))
         assert await take(objects, 10) == numbered(*range(10, 20))
         assert await take(newest, 10) == numbered(*range(10, 20))

@@ -15,7 +15,7 @@ from laps.net import runner as runner_module
 from laps.net.link import PEERING_ALPN
 from laps.net.runner import Runner, node_id_of_place, trust_of
 from laps.net.tls import Trust
-from laps.types import Address, DataDirection, NodeId, NodeInfo, NodeType, PeerMode, SnsId
+from laps.types import Address, DataDirection, NodeId, NodeInfo, NodeType, PeerMode, SnsId, TrackKey
 from laps.wire.control import decode, encode
 from laps.wire.objects import encode_datagram_header, encode_new_stream_header
 from laps.wire.peering import Connect, ConnectResponse, NodeInfoAdv, ResponseCode
@@ -144,7 +144,9 @@ async def test_garbage_on_a_data_stream_ends_that_stream_alone() -> None:
             connection.write(stream, start)
             await until(lambda stream=stream, code=code: (stream, code) in saw.stops)  # type: ignore[misc]
         good = connection.open_stream(unidirectional=True)
-        connection.write(good, encode_new_stream_header(SnsId(1), 2, 3, 0, 4) + b"data", fin=True)
+        connection.write(
+            good, encode_new_stream_header(SnsId(1), TrackKey(2), 3, 0, 4) + b"data", fin=True
+        )
         await until(lambda: relay.relay.data.counters.refused_streams == 2)
         await until(lambda: len(relay.relay.data) == 0)
         assert connection.established
@@ -157,7 +159,7 @@ async def test_data_and_datagrams_ahead_of_connect_close_with_32() -> None:
             connection.write(connection.open_stream(unidirectional=True), b"x")
             assert (await connection.wait_closed()).code == 32
         async with peering(relay) as (connection, _):
-            connection.send_datagram(encode_datagram_header(SnsId(1), 2, 0))
+            connection.send_datagram(encode_datagram_header(SnsId(1), TrackKey(2), 0))
             assert (await connection.wait_closed()).code == 32
 
 

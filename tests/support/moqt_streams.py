@@ -14,7 +14,7 @@ from laps.wire.moqt.messages import Filter, FilterType
 from laps.wire.moqt.objects import Object, ObjectReader, encode_object
 
 if TYPE_CHECKING:
-    from laps.edge.moqt_subscription import Rank
+    from laps.edge.client import Rank
     from laps.wire.moqt.dialect import Dialect
 
 LARGEST = Filter(FilterType.LARGEST_OBJECT)

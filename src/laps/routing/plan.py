@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from laps.types import NodeId
+    from laps.types import NodeId, TrackKey
 
 DIRECT = None
 "In place of a Via: the s-relay itself, from the o-relay."
@@ -29,10 +29,10 @@ class Plan:
     expires_at: float
     "Seconds since 1970; from then on it counts no more."
     regions: Mapping[NodeId, str] = field(default_factory=dict)
-    vias: Mapping[int, Mapping[str, NodeId | None]] = field(default_factory=dict)
+    vias: Mapping[TrackKey, Mapping[str, NodeId | None]] = field(default_factory=dict)
     "By the hash of a track's full name and the region of the s-relay: a Via, or DIRECT."
 
-    def peer_for(self, full_name_hash: int, node_id: NodeId) -> NodeId | None:
+    def peer_for(self, full_name_hash: TrackKey, node_id: NodeId) -> NodeId | None:
         """The peer that a track for a node is to be sent to first; None where nothing is said."""
         by_region = self.vias.get(full_name_hash)
         if by_region is None:

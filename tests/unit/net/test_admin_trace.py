@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from laps.net.admin import trace as admin_trace
 from laps.relay import tracing
 from laps.relay.tracing import Arrival, Trace
-from laps.types import parse_node_id
+from laps.types import TrackKey, parse_node_id
 
 if TYPE_CHECKING:
     import pytest
@@ -25,7 +25,7 @@ def told(*arrivals: Arrival) -> list[Any]:
 
     async def run() -> bytes:
         news, stopping = asyncio.Event(), asyncio.Event()
-        trace = Trace(1, news.set)
+        trace = Trace(TrackKey(1), news.set)
         lines = admin_trace._lines(trace, news, stopping)
         data = await anext(lines)
         for item in arrivals:

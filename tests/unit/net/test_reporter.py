@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from laps.config import Config, NodeConfig, TelemetryConfig
-from laps.edge.edge import Edge, EdgeSettings
+from laps.edge.edge import Edge
+from laps.edge.settings import EdgeSettings
 from laps.net import reporter as module
 from laps.net.reporter import Reporter
 from support.loopback import on_loop, until
@@ -46,7 +47,7 @@ class Scene:
         return [
             row
             for group in groups.values()
-            for _, item in sorted(group.objects().items())
+            for _, item in sorted(group.objects(0.0).items())
             for row in rows_of(item.payload)
         ]
 
@@ -92,7 +93,7 @@ async def test_others_have_their_turn_between_the_steps_of_a_round(
 async def test_it_is_turned_off_and_on_and_its_bounds_change() -> None:
     scene = Scene(TelemetryConfig(enabled=False))
     assert not scene.reporter.telemetry.running
-    assert scene.relay.tracks == {}
+    assert not len(scene.relay.tracks)
     scene.reporter.configure(SOON)
     await until(lambda: bool(scene.rows("node")))
     touched = scene.touched

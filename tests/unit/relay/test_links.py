@@ -16,6 +16,7 @@ from laps.types import (
     NodeType,
     PeerMode,
     SnsId,
+    TrackKey,
     parse_node_id,
 )
 from laps.wire.control import encode
@@ -57,7 +58,7 @@ def test_each_wrong_beginning_closes_with_its_code_and_leaves_the_others_alone()
     relay, other = net.relay("1:1"), net.relay("1:2")
     fine = net.wire(relay, other)
     advertisement = encode(NodeInfoAdv(other.self_info))
-    stream = encode_new_stream_header(SnsId(1), 2, 3, 4, 0)
+    stream = encode_new_stream_header(SnsId(1), TrackKey(2), 3, 4, 0)
     for words, code in ((advertisement, 32), (b"\x09" * 7, 35), (b"\x01\x00\x63\0\0\0\0", 34)):
         puppet = net.puppet("3:1")
         puppet.silent = True
@@ -88,7 +89,7 @@ def test_the_dialled_side_s_wrong_beginning_closes_with_33() -> None:
         puppet.silent = True
         net.wire(relay, puppet)
         if as_data:
-            puppet.send(encode_new_stream_header(SnsId(1), 2, 3, 4, 0))
+            puppet.send(encode_new_stream_header(SnsId(1), TrackKey(2), 3, 4, 0))
             net.run(1.1)  # it may only have overtaken the response
         else:
             puppet.say(NodeInfoAdv(puppet.info))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from laps.relay.extensions import metrics_changed
+from laps.infobase.metrics import metrics_changed
 from laps.types import NodeId, NodeMetrics, Reachability
 from laps.wire.extensions import MAX_REACHABILITY, NodeMetricsAdv
 from support.extensions import EPOCH, NORTH, SELF, SOUTH, World

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laps.relay.roles import RULES, Role
-from laps.types import NodeType, PeerMode, SnsId
+from laps.types import NodeType, PeerMode, SnsId, TrackKey
 from laps.wire.objects import encode_datagram_header, encode_new_stream_header
 from laps.wire.peering import (
     AnnounceInfoAdv,
@@ -114,8 +114,8 @@ def test_a_control_server_carries_no_data_whoever_sends_it() -> None:
     net.wire(edge, server, mode=PeerMode.CONTROL)
     wire = net.wire(puppet, server, mode=PeerMode.CONTROL)
     puppet.say(SubscribeNodeSetAdv(SnsId(1), (edge.id,)))
-    stream = puppet.send(encode_new_stream_header(SnsId(1), 2, 0, 0, 0))
-    puppet.end.send_datagram(encode_datagram_header(SnsId(1), 2, 0), 0)
+    stream = puppet.send(encode_new_stream_header(SnsId(1), TrackKey(2), 0, 0, 0))
+    puppet.end.send_datagram(encode_datagram_header(SnsId(1), TrackKey(2), 0), 0)
     net.run()
     assert [stream_id for stream_id, _ in wire.there.ended] == [stream.stream_id]
     assert server.sizes()["flows"] == server.sizes()["streams"] == 0

@@ -9,7 +9,7 @@ import pytest
 from laps.relay import tracing
 from laps.relay.roles import Role
 from laps.relay.tracing import Tap, TooManyTraces
-from laps.types import format_node_id, track_alias
+from laps.types import TrackKey, format_node_id, track_alias
 from laps.wire.quicr.carried import encode_carried
 from laps.wire.quicr.messages import Fragment, Terms
 from support.moqt_streams import Obj, body
@@ -55,7 +55,7 @@ def line(net: TelemetryNet) -> Line:
     return Line(net)
 
 
-def trace_of(relay: Relay, key: int = KEY) -> Trace:
+def trace_of(relay: Relay, key: TrackKey = KEY) -> Trace:
     return relay.data.trace(key, lambda: None)
 
 
@@ -131,7 +131,7 @@ def test_the_end_of_a_track_is_told(line: Line) -> None:
 
 
 def test_another_track_is_not_seen(line: Line) -> None:
-    traces = [trace_of(relay, KEY + 1) for relay in line.relays]
+    traces = [trace_of(relay, TrackKey(KEY + 1)) for relay in line.relays]
     line.pub.stream(line.alias, 0, Obj(0, b"x"))
     line.net.run()
     assert [seen(trace) for trace in traces] == [[], [], []]

@@ -357,9 +357,10 @@ def test_each_target_is_in_one_set_and_nothing_is_left_over(
                 routes.to = {node: to for node, to in routes.to.items() if to != link}
                 told.close(SessionId(link))
                 told.hear(fib.close_link(SessionId(link)))
-            case ("open stream", FromPeer() | FromClient() | ToNode() as key):
-                flow = fib.get(key)
-                for to, sns_id in () if flow is None else flow.current():
+            case ("open stream", FromPeer() | FromClient() | ToNode() as key) if (
+                flow := fib.get(key)
+            ) is not None:
+                for to, sns_id in flow.current():
                     fib.stream_opened(flow, to)
                     streams.append((flow, to, sns_id))
             case ("end stream", int(number)) if number < len(streams):

@@ -27,7 +27,7 @@ from laps.spark.planner.problem import pose
 from laps.spark.planner.sources import problem_of
 from laps.spark.planner.topology import load_topology, topology_from_mapping
 from laps.steering import plan_of
-from laps.types import parse_node_id
+from laps.types import TrackKey, parse_node_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -323,6 +323,6 @@ def test_relays_read_out_of_the_document_what_was_planned(example: Plan) -> None
         for relay in pairs.relays[one.pair]:
             node = parse_node_id(nodes[relay].id)
             expected = parse_node_id(one.via) if one.via else node
-            assert followed.peer_for(tracks[one.track].hash, node) == expected
+            assert followed.peer_for(TrackKey(tracks[one.track].hash), node) == expected
     assert document.policy == example.problem.policy.digest
     assert document.tracks[0].name == "sports/final/video"
