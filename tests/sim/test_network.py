@@ -22,7 +22,7 @@ from laps.sim.invariants import (
 from laps.sim.network import Network, NotSettled
 from laps.sim.report import run
 from laps.sim.topology import topology_from_mapping
-from laps.types import parse_node_id
+from laps.types import PeerMode, parse_node_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,6 +84,24 @@ def test_many_networks_survive_what_happens_to_them(seed: int) -> None:
     network = disturb(seed)
     assert check_rest(network) == []
     assert check_end(network) == []
+
+
+def both_dial(seed: int) -> Topology:
+    """A random network in which both sides dial each link, and much is lost and sent again."""
+    topology = generators.random(9, seed)
+    links = [
+        msgspec.structs.replace(link, dial="both", loss=0.3) if link.mode is PeerMode.BOTH else link
+        for link in topology.links
+    ]
+    return msgspec.structs.replace(topology, links=tuple(links))
+
+
+# In these networks a new path overtakes an old one, as control moves to the link dialled second.
+@pytest.mark.parametrize("seed", [23, 100, 152, 158, 168, 290, 456, 697])
+def test_control_that_moves_leaves_no_old_path(seed: int) -> None:
+    network = Network(both_dial(seed), seed)
+    network.settle()
+    assert check_paths(network) == []
 
 
 def test_a_seed_replays_event_by_event() -> None:

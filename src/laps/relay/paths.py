@@ -28,6 +28,7 @@ class Paths:
 
     def __init__(
         self,
+        self_id: NodeId,
         nodes: Nodes,
         links: Links,
         router: Router,
@@ -36,6 +37,7 @@ class Paths:
         extensions: Extensions,
         exchange: Exchange,
     ) -> None:
+        self._self_id = self_id
         self._nodes = nodes
         self._links = links
         self._router = router
@@ -48,8 +50,17 @@ class Paths:
         self, peer: Peer, peer_link: PeerLink, info: NodeInfo, *, added: bool, now: float
     ) -> None:
         """A peer says one thing of a node at a time, whichever of its links it now uses."""
+        left = peer.has_left(peer_link, self._self_id, now)
+        if left and added:
+            peer_link.late[info.id] = info
+            return
+        if peer_link.first_node_at is None:
+            peer_link.first_node_at = now
         known = peer.knows(info.id)
-        old = [link for link in peer.links.values() if link.heard.pop(info.id, None) is not None]
+        links = [peer_link] if left else list(peer.links.values())
+        for link in links:
+            link.late.pop(info.id, None)
+        old = [link for link in links if link.heard.pop(info.id, None) is not None]
         changes = []
         if added:
             peer_link.heard[info.id] = info
@@ -65,6 +76,13 @@ class Paths:
             self._links.send_sns(self._fib.reroute([info.id]))
         if added and not known:
             self._exchange.node_claimed(peer, info.id)
+
+    def take_late(self, peer: Peer, now: float) -> None:
+        """The link that control had moved to is closed: the peer may have moved back before us."""
+        for peer_link in peer.links.values():
+            late, peer_link.late = peer_link.late, {}
+            for info in late.values():
+                self.node_said(peer, peer_link, info, added=True, now=now)
 
     def changed(self, node_ids: Iterable[NodeId], now: float) -> None:
         """Ways to these nodes may be others: forget, tell and send accordingly."""

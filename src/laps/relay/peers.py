@@ -50,6 +50,10 @@ class PeerLink:
     "Whether its paths were laid down as carrying data; None: not at all."
     heard: dict[NodeId, NodeInfo] = field(default_factory=dict)
     "The nodes the peer has told us of on it."
+    first_node_at: float | None = None
+    "When the peer first sent a node on it."
+    late: dict[NodeId, NodeInfo] = field(default_factory=dict)
+    "The nodes received on it after the peer had moved control away, kept until that link closes."
     confirmed: set[TrackKey] = field(default_factory=set)
     "The tracks that the peer itself has subscribed to on this link."
     offered: set[Names] = field(default_factory=set)
@@ -126,6 +130,20 @@ class Peer:
     def knows(self, node_id: NodeId) -> bool:
         """Whether it has a way to a node: we told it, or it told us."""
         return node_id in self.told or any(node_id in link.heard for link in self.links.values())
+
+    def has_left(self, peer_link: PeerLink, self_id: NodeId, now: float) -> bool:
+        """Whether a node received on a link now was sent before the peer moved control away.
+
+        Control moves to the link that the lower node id dialled, and QUIC keeps no order between
+        connections: for a while after the first node on that link, one on the other is older.
+        """
+        lower_dials = self_id < self.node_id
+        return peer_link.link.dialled != lower_dials and any(
+            other.link.dialled == lower_dials
+            and other.first_node_at is not None
+            and now - other.first_node_at <= SAME_TIME_S
+            for other in self.links.values()
+        )
 
     @property
     def is_stub(self) -> bool:

@@ -156,6 +156,7 @@ class Relay:
             self_info.id, self.fib, self.links, self._timers, settings.hold_s
         )
         self._paths = Paths(
+            self.id,
             self.nodes,
             self.links,
             self.router,
@@ -246,6 +247,9 @@ class Relay:
         touched = {change.node_id for change in self.nodes.close_session(link.id)}
         self.ingress.close_link(link.id)
         touched |= self._introduction.elect(peer, now)
+        if peer_link.first_node_at is not None:
+            # Before nodes without a way are forgotten, with their subscribes.
+            self._paths.take_late(peer, now)
         self._paths.changed(touched, now)
         self.links.send_sns(self.fib.close_link(link.id))
         if peer is self._subscribes.parent and peer.control is None:

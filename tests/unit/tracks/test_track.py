@@ -276,14 +276,14 @@ def test_tracks_are_forgotten_when_nothing_is_left_of_them(world: World) -> None
     publication = track.ask(world.one)
     assert publication is not None
     fetch = UpstreamFetch(track.cached, Location(0, 0), Location(9, 0), DRAFT16)
-    track.fetches.add(fetch)
-    track.leaving_at = 100.0
     tracks.expire(100.0)
     assert list(tracks) == [track]  # somebody may send it
     track.release(publication)
+    track.fetches.add(fetch)
     tracks.expire(101.0)
     assert list(tracks) == [track]  # it is being fetched
     track.fetches.discard(fetch)
+    track.leaving_at = 103.0
     tracks.expire(102.0)
     assert list(tracks) == [track]  # the network has not been told that nobody wants it
     track.leaving_at = None
