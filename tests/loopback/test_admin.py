@@ -15,8 +15,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from laps import places
+from laps.admin.openapi import DETAILS, LISTS
 from laps.errors import ListenError
-from laps.net.admin.openapi import DETAILS, LISTS
 from laps.routing.plan import NO_PLAN, Plan
 from laps.types import TrackName, hash_track, parse_node_id
 from support.admin import Network, acquainted, check

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 import httpx
 
 import laps
+from laps.admin.openapi import SCHEMAS
+from laps.admin.server import Admin
 from laps.config import Config, override
-from laps.net.admin.openapi import SCHEMAS
-from laps.net.admin.server import Admin
 from laps.net.runner import Runner
 from support.loopback import until
 

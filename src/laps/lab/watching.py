@@ -7,9 +7,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from laps.admin.client import RelayApi
 from laps.errors import LapsError
 from laps.lab.network import NAME, NAMESPACE
-from laps.looking.api import RelayApi
 from laps.types import TrackName, hash_track
 
 if TYPE_CHECKING:
