@@ -74,9 +74,7 @@ def dashboard(
 
 def _on_this_machine(token: str) -> list[Address]:
     """The relays that have left word of themselves here, as they come and go."""
-    from laps.admin.client import admin_url
+    from laps.admin.client import urls_of_this_machine
     from laps.dashboard.network import Address
-    from laps.places import read_words
 
-    words = [word["admin"] for word in read_words("relays") if word.get("admin")]
-    return [Address(admin_url(str(admin)), token) for admin in words]
+    return [Address(url, token) for url in urls_of_this_machine()]

@@ -22,10 +22,10 @@ from laps.inspect import units
 from laps.inspect.columns import VIEWS
 from laps.inspect.drawing import draw_path, draw_track
 from laps.inspect.explain import explain_track, find_track
-from laps.inspect.following import Following, Until
 from laps.inspect.names import is_nodes, node_text, track_of
 from laps.inspect.paths import explain_path
 from laps.inspect.relays import Where, opened
+from laps.inspect.trace import Tracer, Until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from laps.inspect.relays import Relays
-    from laps.inspect.tracing import Collector, Traced
+    from laps.inspect.trace import Collector, Traced
     from laps.inspect.trees import PathStory, TrackStory
 
 T = TypeVar("T")
@@ -290,9 +290,9 @@ async def _trace(where: Where, wanted: Any, until: Until, quiet: bool, as_json: 
 
     def present(traced: Traced) -> None:
         if as_json:
-            typer.echo(json.dumps(traced.to_mapping(following.collector.above)))
+            typer.echo(json.dumps(traced.to_mapping(tracer.collector.above)))
         elif not quiet:
-            console.print(_line(traced, following.collector), highlight=False, soft_wrap=True)
+            console.print(_line(traced, tracer.collector), highlight=False, soft_wrap=True)
 
     async with opened(where) as relays:
         _warn(relays)
@@ -301,16 +301,16 @@ async def _trace(where: Where, wanted: Any, until: Until, quiet: bool, as_json: 
             console.print(f"following {wanted} at {' '.join(relays.apis)}", highlight=False)
             if words := _clocks(relays):
                 console.print(Text(words, "yellow"))
-        following = Following(relays, where, wanted, present, tell)
+        tracer = Tracer(relays, where, wanted, present, tell)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, following.stop)
-        ended = await following.run(until)
+            loop.add_signal_handler(number, tracer.stop)
+        ended = await tracer.run(until)
     if as_json:
-        typer.echo(json.dumps({"summary": {**following.collector.summary(), "ended": ended}}))
+        typer.echo(json.dumps({"summary": {**tracer.collector.summary(), "ended": ended}}))
     else:
         console.print(ended, highlight=False)
-        for part in _summary(following.collector):
+        for part in _summary(tracer.collector):
             console.print(part, highlight=False)
 
 

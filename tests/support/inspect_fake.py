@@ -1,4 +1,4 @@
-"""Relays as one who looks sees them: contract-shaped answers of the admin API, without sockets.
+"""Relays as `laps.inspect` sees them: answers of the admin API, without sockets.
 
 net = FakeNet()
 net.line("1:1", "1:2", "1:3")           # links between neighbours
@@ -12,6 +12,8 @@ import asyncio
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
+
 from laps.admin.client import NoAnswer, NotFound
 from laps.inspect.names import track_of
 from laps.inspect.relays import Relays
@@ -19,7 +21,8 @@ from laps.inspect.relays import Relays
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from laps.admin.client import RelayApi
+    from laps.admin.client import AdminClient, PageT
+    from laps.admin.schema.tracks import Arrival, Missed
 
 TRACK = track_of(["demo/t", "x"])
 AT = 1_000_000.0
@@ -36,7 +39,7 @@ class FakeApi:
         self.host = host
         self.url = f"http://{host}:{33000 + int(node.rpartition(':')[2])}"
         self.views: dict[str, Answer] = {}
-        self.told: list[Answer] = []
+        self.told: list[Arrival | Missed] = []
         "Lines of a trace."
         self.gone = False
         self.asked: list[str] = []
@@ -58,29 +61,27 @@ class FakeApi:
         answer[view].append(row)
         answer["total"] += 1
 
-    async def get(self, view: str, **parameters: str | int) -> Answer:
+    async def get(self, page: type[PageT], name: str = "", **query: str | int) -> PageT:
+        view = page.path.removeprefix("/v1/").partition("{")[0] + name
         self.asked.append(view)
         if self.gone:
             raise NoAnswer(f"no relay answers at {self.url}")
         if view not in self.views:
             raise NotFound(f"no {view} is known to {self.node}")
-        return self.views[view]
+        return msgspec.convert(self.views[view], page)
 
-    async def find(self, view: str, **parameters: str | int) -> Answer | None:
+    async def find(self, page: type[PageT], name: str = "", **query: str | int) -> PageT | None:
         try:
-            return await self.get(view, **parameters)
+            return await self.get(page, name, **query)
         except NotFound:
             return None
 
-    async def lines(self, view: str, **parameters: str | int) -> AsyncIterator[Answer]:
+    async def trace(self, track: str) -> AsyncIterator[Arrival | Missed]:
         for line in self.told:
             yield line
         if self.gone:
             raise NoAnswer(f"no relay answers at {self.url}")
         await asyncio.Event().wait()  # until the reader leaves
-
-    async def close(self) -> None:
-        pass
 
 
 def path(peer: str, *hops: str, srtt_us: int = 1000, **fields: Any) -> Answer:
@@ -168,7 +169,7 @@ class FakeNet:
 
     def relays(self, *without: str) -> Relays:
         asked = {node: api for node, api in self.apis.items() if node not in without}
-        return Relays(cast("dict[str, RelayApi]", asked))
+        return Relays(cast("dict[str, AdminClient]", asked))
 
 
 def simple_line() -> FakeNet:

@@ -1,14 +1,21 @@
-"""The admin API: what a relay knows, over HTTP, in the relay's own loop.
+"""The admin API: what a relay knows, over HTTP, for all who look into relays.
+
+For those who ask, and know no relay:
+
+    schema/       one struct for each page and row, with every field described once
+    client.py     asks relays, one or many at once, and decodes their answers
+
+For a relay that answers, in its own loop:
 
     server.py     a socket that listens, and loads the rest when somebody connects
     web.py        Starlette and uvicorn in the relay's loop
-    routes.py     what is asked for, and who answers
     auth.py       who may ask
+    routes.py     what is asked for, and who answers
+    rows/         makes the structs out of a relay and its edge
     answers.py    lists a page at a time, made in slices that nobody notices
-    views.py      rows that need addresses, bytes and round trips beside what `relay.views` knows
-    metrics.py    the same for Prometheus
-    health.py     whether it lives, and whether it is of use
-    openapi.py    the description of all of it
+    trace.py      a stream of lines, one for each object of a track
+    metrics.py    the fields that are marked as series, for Prometheus
+    openapi.py    the description, generated from the structs
 
 Nothing is gathered while nobody asks, and nothing here changes anything.
 """

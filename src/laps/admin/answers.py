@@ -6,34 +6,36 @@ import asyncio
 import time
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
 from laps.admin.rows.table import contains
+from laps.admin.schema.relay import Error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
     from starlette.requests import Request
 
-    from laps.admin.rows.table import Row, Table
+    from laps.admin.rows.table import Table
+    from laps.admin.schema.fields import ListPage, Row
 
 # After this long whatever has come meanwhile has its turn.
 SLICE_S: Final = 0.002
 
 DEFAULT_LIMIT: Final = 1000
 
-_HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 _JSON: Final = "application/json"
 
 encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class Wanted:
     """Which rows of a list are wanted."""
 
     limit: int
@@ -62,29 +64,31 @@ def number(request: Request, name: str, default: int) -> int:
 
 def json_answer(value: object, status: int = 200, headers: Mapping[str, str] = {}) -> Response:
     """A value as JSON."""
-    return Response(encode(value), status, {**_HEADERS, **headers}, _JSON)
+    return Response(encode(value), status, {**HEADERS, **headers}, _JSON)
 
 
 def refusal(words: str, status: int, headers: Mapping[str, str] = {}) -> Response:
     """What is wrong, in the form that every refusal has."""
-    return json_answer({"error": words}, status, headers)
+    return json_answer(Error(error=words), status, headers)
 
 
-def list_answer(request: Request, name: str, head: Mapping[str, Any], table: Table) -> Response:
-    """A list, a page of it, under its name beside `head`."""
-    page = Page.of(request)
+def list_answer(request: Request, page: ListPage, table: Table[Row]) -> Response:
+    """A list: what `page` has before its rows, then those rows of the table that are asked for."""
+    wanted = Wanted.of(request)
     if request.method == "HEAD":
-        return StreamingResponse(_nothing(), 200, _HEADERS, _JSON)
-    return StreamingResponse(_rows(name, head, table, page), 200, _HEADERS, _JSON)
+        return StreamingResponse(_nothing(), 200, HEADERS, _JSON)
+    return StreamingResponse(rows_of(page, table, wanted), 200, HEADERS, _JSON)
 
 
-async def _rows(
-    name: str, head: Mapping[str, Any], table: Table, page: Page
-) -> AsyncIterator[bytes]:
+# What an empty list ends in: its rows and their total are its last two fields.
+_END: Final = b'],"total":0}'
+
+
+async def rows_of(page: ListPage, table: Table[Row], wanted: Wanted) -> AsyncIterator[bytes]:
     """The bytes of a list, in slices."""
     total = 0
-    made = _matching(table, page) if page.text else _paged(table, page)
-    chunk = [encode(head)[:-1] + b"," + encode(name) + b":["]
+    made = _matching(table, wanted) if wanted.text else _paged(table, wanted)
+    chunk = [encode(page).removesuffix(_END)]
     first, began = True, time.monotonic()
     for count, row in made:
         total = count
@@ -104,24 +108,26 @@ async def _nothing() -> AsyncIterator[bytes]:
     yield b""
 
 
-def _paged(table: Table, page: Page) -> Iterator[tuple[int, Row | None]]:
-    end = page.offset + page.limit if page.limit else table.size
+def _paged(table: Table[Row], wanted: Wanted) -> Iterator[tuple[int, Row | None]]:
+    end = wanted.offset + wanted.limit if wanted.limit else table.size
     yield table.size, None
     for number_of, key in enumerate(islice(table.keys, end)):
-        yield table.size, table.row(key) if number_of >= page.offset else None
+        yield table.size, table.row(key) if number_of >= wanted.offset else None
 
 
-def _matching(table: Table, page: Page) -> Iterator[tuple[int, Row | None]]:
+def _matching(table: Table[Row], wanted: Wanted) -> Iterator[tuple[int, Row | None]]:
     """How many have matched so far, and the row if it is one of the page."""
     found = 0
     for key in table.keys:
         row = table.row(key)
-        if row is None or not contains(row, page.text):
+        if row is None or not contains(row, wanted.text):
             yield found, None
             continue
         found += 1
-        wanted = page.offset < found and (not page.limit or found <= page.offset + page.limit)
-        yield found, row if wanted else None
+        shown = wanted.offset < found and (
+            not wanted.limit or found <= wanted.offset + wanted.limit
+        )
+        yield found, row if shown else None
 
 
 async def in_slices(work: Iterable[None]) -> None:

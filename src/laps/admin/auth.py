@@ -12,12 +12,13 @@ import ipaddress
 from typing import TYPE_CHECKING, Final
 
 from laps.admin.answers import refusal
+from laps.admin.schema.relay import Alive, Ready
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 # Whoever restarts a relay need not know its secrets, and learns none.
-OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
+OPEN_PATHS: Final = frozenset({Alive.path, Ready.path})
 
 
 class Doorkeeper:

@@ -1,7 +1,8 @@
 """What Prometheus scrapes: gauges and counters of the relay, its peers and its clients.
 
-Series are by peer, by protocol and by kind of close. None is by track or by client: there may be a
-hundred thousand, and `/v1/tracks` has them. What is gathered is gathered when a scrape asks for it.
+A field of a page that is marked as a series is one, with its description as the HELP line. Series
+are by peer, by protocol and by kind of close. None is by track or by client: there may be a hundred
+thousand, and `/v1/tracks` has them. What is gathered is gathered when a scrape asks for it.
 """
 
 from __future__ import annotations
@@ -9,39 +10,70 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
+import msgspec
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
 
-from laps.admin import health
 from laps.admin.answers import in_slices
-from laps.admin.rows import clients as views
+from laps.admin.rows import network, relay, tracks
+from laps.admin.rows.clients import transport_of
+from laps.admin.rows.sources import carried_counts
+from laps.admin.schema.fields import LABEL, Series
+from laps.admin.schema.network import Peer
+from laps.admin.schema.relay import Node, Plan, Ready
+from laps.admin.schema.tracks import Cache
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from laps.admin.rows.table import Row
+    from laps.admin.schema.fields import Row
     from laps.net.runner import Runner
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
-# What is made of a peer's row: the name, the field, what it is, and how many of it make a unit.
-PEER_COUNTERS: Final = (
-    ("sent_bytes", "sent_bytes", "Bytes sent to a peer since its connections began."),
-    ("received_bytes", "received_bytes", "Bytes received from a peer since they began."),
-    ("sent_packets", "sent_packets", "Packets sent to a peer."),
-    ("lost_packets", "lost_packets", "Packets to a peer that were lost."),
-    ("dropped_groups", "dropped_groups", "Groups not sent because a peer does not keep up."),
-)
-PEER_GAUGES: Final = (
-    ("connections", "connections", "Connections to a peer.", 1),
-    ("srtt_seconds", "srtt_us", "Smoothed round trip time to a peer.", 1e6),
-    ("queue_bytes", "queue_bytes", "Bytes that wait to be sent to a peer.", 1),
-    ("reachable_nodes", "leads_to", "Nodes that a peer leads to, itself among them.", 1),
-)
+
+@dataclass(frozen=True, slots=True)
+class FieldSeries:
+    """A series that is a field of a page or row."""
+
+    field: str
+    mark: Series
+    description: str
+
+    def family(self, prefix: str, labels: Sequence[str] = ()) -> Metric:
+        """The family, still without a value."""
+        name, words = f"{prefix}_{self.mark.name or self.field}", self.mark.help or self.description
+        kind = CounterMetricFamily if self.mark.kind == "counter" else GaugeMetricFamily
+        return kind(name, words, labels=labels)
+
+    def value(self, row: Row) -> float:
+        """What it is in a row."""
+        return float(getattr(row, self.field) / self.mark.per)
+
+
+def series_of(kind: type[Row]) -> list[FieldSeries]:
+    """The fields of a page or row that are marked as series."""
+    found = []
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        marks = getattr(hint, "__metadata__", ())
+        words = "".join(mark.description or "" for mark in marks if isinstance(mark, msgspec.Meta))
+        found += [FieldSeries(name, mark, words) for mark in marks if isinstance(mark, Series)]
+    return found
+
+
+def _labels_of(kind: type[Row]) -> list[str]:
+    hints = get_type_hints(kind, include_extras=True)
+    return [name for name, hint in hints.items() if LABEL in getattr(hint, "__metadata__", ())]
+
+
+_NODE, _PLAN, _READY = series_of(Node), series_of(Plan), series_of(Ready)
+_PEER, _CACHE = series_of(Peer), series_of(Cache)
+_INFO: Final = _labels_of(Node)
 
 
 class RelayCollector(Collector):
@@ -49,8 +81,8 @@ class RelayCollector(Collector):
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
-        self._traffic = views.Traffic()
-        self._peer_rows: list[Row] = []
+        self._traffic = relay.Traffic()
+        self._peer_rows: list[Peer] = []
         self._client_counts: Counter[tuple[str, str]] = Counter()
         self._client_queue = 0
         self.turn_s = 0.0
@@ -58,9 +90,9 @@ class RelayCollector(Collector):
 
     def gather(self) -> Iterator[None]:
         """Read what there may be thousands of, a little at a time; `collect` shows it."""
-        self._traffic = views.Traffic()
+        self._traffic = relay.Traffic()
         yield from self._traffic.read(self._runner)
-        table = views.peers(self._runner, views.Wall())
+        table = network.peers(self._runner, relay.Wall())
         self._peer_rows = []
         for key in table.keys:
             if (row := table.row(key)) is not None:
@@ -68,10 +100,9 @@ class RelayCollector(Collector):
             yield
         self._client_counts, self._client_queue = Counter(), 0
         for number, connection in enumerate(list(self._runner.clients.connections)):
-            transport = "webtransport" if connection.is_webtransport else "quic"
-            self._client_counts[connection.protocol, transport] += 1
+            self._client_counts[connection.protocol, transport_of(connection)] += 1
             self._client_queue += connection.egress.queued_bytes
-            if not number % views.CONNECTIONS_A_TURN:
+            if not number % relay.CONNECTIONS_A_TURN:
                 yield
 
     def describe(self) -> Iterable[Metric]:
@@ -87,42 +118,22 @@ class RelayCollector(Collector):
         yield from self._counters()
 
     def _node(self) -> Iterator[Metric]:
-        runner = self._runner
-        row = views.node(runner, self._traffic)
-        info = GaugeMetricFamily(
-            "laps_node_info",
-            "The relay: always 1.",
-            labels=["node", "role", "region", "version"],
-        )
-        info.add_metric([row["node"], row["role"], row["region"], row["version"]], 1)
+        row = relay.node(self._runner, self._traffic)
+        info = GaugeMetricFamily("laps_node_info", "The relay: always 1.", labels=_INFO)
+        info.add_metric([getattr(row, name) for name in _INFO], 1)
         yield info
-        yield _gauge("laps_start_time_seconds", "When the relay began, since 1970.", row["since"])
-        ready = not health.unready(runner)
-        yield _gauge("laps_ready", "1 while the relay is of use, as /readyz says.", ready)
-        yield _gauge("laps_draining", "1 while the relay is about to stop.", row["draining"])
-        yield _counter("laps_sent_bytes", "Bytes sent, to peers and clients.", row["sent_bytes"])
-        yield _counter(
-            "laps_received_bytes", "Bytes received, from peers and clients.", row["received_bytes"]
-        )
-        plan = row["plan"] or {"tracks": 0, "sequence": 0}
-        yield _gauge("laps_plan_tracks", "Tracks of the plan that is followed.", plan["tracks"])
-        yield _gauge("laps_plan_sequence", "Number of that plan; 0: none.", plan["sequence"])
-        yield _gauge(
-            "laps_loop_turn_seconds", "How long a turn of the relay's loop took.", self.turn_s
-        )
+        yield from _of_one(_NODE, "laps", row)
+        yield from _of_one(_READY, "laps", relay.readiness(self._runner))
+        yield from _of_one(_PLAN, "laps_plan", row.plan or Plan())
+        words = "How long a turn of the relay's loop took."
+        yield GaugeMetricFamily("laps_loop_turn_seconds", words, value=self.turn_s)
 
     def _peers(self) -> Iterator[Metric]:
-        rows = self._peer_rows
-        for name, field, words in PEER_COUNTERS:
-            counter = CounterMetricFamily(f"laps_peer_{name}", words, labels=["peer"])
-            for row in rows:
-                counter.add_metric([row["node"]], row[field])
-            yield counter
-        for name, field, words, unit in PEER_GAUGES:
-            gauge = GaugeMetricFamily(f"laps_peer_{name}", words, labels=["peer"])
-            for row in rows:
-                gauge.add_metric([row["node"]], row[field] / unit)
-            yield gauge
+        for series in _PEER:
+            family: Any = series.family("laps_peer", ["peer"])
+            for row in self._peer_rows:
+                family.add_metric([row.node], series.value(row))
+            yield family
 
     def _clients(self) -> Iterator[Metric]:
         family = GaugeMetricFamily(
@@ -131,23 +142,19 @@ class RelayCollector(Collector):
         for key, count in sorted(self._client_counts.items()):
             family.add_metric(key, count)
         yield family
-        queue = self._client_queue
-        yield _gauge("laps_clients_queue_bytes", "Bytes that wait to be sent to clients.", queue)
+        words = "Bytes that wait to be sent to clients."
+        yield GaugeMetricFamily("laps_clients_queue_bytes", words, value=self._client_queue)
 
     def _tables(self) -> Iterator[Metric]:
-        relay = self._runner.relay
+        here = self._runner.relay
         family = GaugeMetricFamily(
             "laps_table_entries", "How full each table is.", labels=["table"]
         )
-        live = relay.live
-        passing = {"live_tracks": len(live.tracks), "transit_tracks": len(live.transit)}
-        for table, size in (relay.sizes() | passing).items():
+        for table, size in (here.sizes() | carried_counts(here)).items():
             family.add_metric([table], size)
         yield family
-        cache = live.cache
-        yield _gauge("laps_cache_bytes", "Bytes kept of tracks.", cache.size)
-        yield _gauge("laps_cache_limit_bytes", "The most that is kept.", cache.limits.total_bytes)
-        yield _gauge("laps_cache_groups", "Groups kept.", len(cache.order))
+        page, _ = tracks.cache(here, relay.Wall())
+        yield from _of_one(_CACHE, "laps_cache", page)
         closes = CounterMetricFamily(
             "laps_closed_connections",
             "Connections that ended, by kind (peer, client) and code.",
@@ -158,10 +165,17 @@ class RelayCollector(Collector):
         yield closes
 
     def _counters(self) -> Iterator[Metric]:
-        for room, counts in views.counters(self._runner).items():
+        for room, counts in msgspec.structs.asdict(relay.counters(self._runner)).items():
             for name, value in counts.items():
                 words = f"{name.replace('_', ' ').capitalize()}, counted by {room}."
-                yield _counter(f"laps_{room}_{name}", words, value)
+                yield CounterMetricFamily(f"laps_{room}_{name}", words, value=float(value))
+
+
+def _of_one(series: Sequence[FieldSeries], prefix: str, row: Row) -> Iterator[Metric]:
+    for one in series:
+        family: Any = one.family(prefix)
+        family.add_metric([], one.value(row))
+        yield family
 
 
 class Metrics:
@@ -197,11 +211,3 @@ class _Only:
 
     def collect(self) -> Iterator[Metric]:
         yield self._family
-
-
-def _gauge(name: str, words: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, words, value=float(value))
-
-
-def _counter(name: str, words: str, value: float) -> Metric:
-    return CounterMetricFamily(name, words, value=float(value))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from msgspec import UNSET
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
-from laps.admin.answers import encode
+from laps.admin.answers import HEADERS, encode
 from laps.admin.rows.texts import node_text, read_hash, read_track
 from laps.admin.rows.tracks import find_track
+from laps.admin.schema.tracks import Arrival, Missed
 from laps.relay.tracing import TooManyTraces
 from laps.types import hash_track
 
@@ -22,8 +24,9 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from laps.net.runner import Runner
+    from laps.relay import tracing
     from laps.relay.relay import Relay
-    from laps.relay.tracing import Arrival, Trace
+    from laps.relay.tracing import Trace
 
 # An empty line says that the relay is still there, and finds out whether the reader is.
 BEAT_S: Final = 5.0
@@ -31,7 +34,6 @@ BEAT_S: Final = 5.0
 TRIES: Final = 3
 
 _TYPE: Final = "application/jsonl"
-_HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 async def trace(request: Request) -> Response:
@@ -43,7 +45,7 @@ async def trace(request: Request) -> Response:
         words = f'track="{text[:60]}" must be 16 hexadecimal digits, or NAMESPACE%20NAME'
         raise HTTPException(400, words)
     if request.method == "HEAD":
-        return Response(None, 200, _HEADERS, _TYPE)
+        return Response(None, 200, HEADERS, _TYPE)
     news = asyncio.Event()
     try:
         begun = runner.relay.data.trace(key, news.set)
@@ -68,7 +70,7 @@ class _Lines(StreamingResponse):
     def __init__(
         self, relay: Relay, begun: Trace, news: asyncio.Event, stopping: asyncio.Event
     ) -> None:
-        super().__init__(_lines(begun, news, stopping), 200, _HEADERS, _TYPE)
+        super().__init__(_lines(begun, news, stopping), 200, HEADERS, _TYPE)
         self._relay = relay
         self._trace = begun
 
@@ -94,7 +96,7 @@ async def _lines(
             ahead = _ahead()
             lines = [encode(_row(arrival, ahead)) for arrival in arrivals]
             if missed:
-                lines.append(encode({"missed": missed}))
+                lines.append(encode(Missed(missed=missed)))
             yield b"\n".join((*lines, b"")) or b"\n"
     finally:
         stop.cancel()
@@ -113,15 +115,13 @@ def _ahead() -> float:
     return min(tries)[1]
 
 
-def _row(arrival: Arrival, ahead: float) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "at": round(arrival.at + ahead, 6),
-        "group": arrival.group,
-        "subgroup": arrival.subgroup,
-        "object": arrival.object_id,
-        "from": None if arrival.source is None else node_text(arrival.source),
-        "bytes": arrival.size,
-    }
-    if arrival.status:
-        row["status"] = arrival.status
-    return row
+def _row(arrival: tracing.Arrival, ahead: float) -> Arrival:
+    return Arrival(
+        at=round(arrival.at + ahead, 6),
+        group=arrival.group,
+        subgroup=arrival.subgroup,
+        object=arrival.object_id,
+        source=None if arrival.source is None else node_text(arrival.source),
+        bytes=arrival.size,
+        status=arrival.status or UNSET,
+    )

@@ -65,8 +65,8 @@ class History:
                 "node": relay.id,
                 "event": event.event,
                 "subject": event.subject,
-                "detail": event.detail or "",
-                "reason": event.reason or "",
+                "detail": event.detail,
+                "reason": event.reason,
             }
             for relay in relays
             for event in relay.take_news()

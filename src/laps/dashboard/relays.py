@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
 
-    from laps.dashboard.views import Event, KnownNode, NodeView, Peer, Track, Tracks
+    from laps.admin.schema.network import KnownNode, Peer
+    from laps.admin.schema.relay import Event, Node
+    from laps.admin.schema.tracks import Track, Tracks
 
 MAX_NEWS = 1_000
 
@@ -53,7 +55,7 @@ class Relay:
 
     def __init__(self, url: str, now: float) -> None:
         self.url = url
-        self.node: NodeView | None = None
+        self.node: Node | None = None
         "None until it has answered once."
         self.answers = False
         self.since = now
@@ -78,7 +80,7 @@ class Relay:
         """The node's id, or nothing while it is not known."""
         return self.node.node if self.node is not None else ""
 
-    def answered(self, node: NodeView, peers: list[Peer], wall: float, now: float) -> None:
+    def answered(self, node: Node, peers: list[Peer], wall: float, now: float) -> None:
         """It lives, and says this of itself and its links."""
         if self.node is not None and (node.node, node.since) != (self.node.node, self.node.since):
             self._began_anew()

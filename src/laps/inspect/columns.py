@@ -1,16 +1,23 @@
-"""The views of the admin API as tables: which columns a person wants of each, and in what units."""
+"""The pages of the admin API as tables: which columns a person wants of each, in what units."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
+from laps.admin.schema.clients import Clients, Closes
+from laps.admin.schema.fields import ListPage
+from laps.admin.schema.network import Announces, Nodes, Path, Peers, Subscribes
+from laps.admin.schema.relay import Counters, Events
+from laps.admin.schema.tracks import Cache, Fib, NodeSets, Tracks
 from laps.inspect import units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-Values = dict[str, Any]
+    from laps.admin.schema.fields import Page
 
 # A list inside a cell is as long as this, and then it says how much more there is.
 FEW: Final = 4
@@ -18,15 +25,20 @@ FEW: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of a view, and what two answers say of how fast its amounts grow."""
+    """A row of a view, and how fast its amounts grow."""
 
     node: str
-    "Who says it."
-    values: Values
+    "The relay that answered with it."
+    values: Any
+    "A row of the admin API, or what is made of one."
     at: float
     "When it was so."
     rates: dict[str, float] | None = None
     "A second, by field; None where there was one answer only."
+
+    def get(self, field: str) -> Any:
+        """A field; None where this row has no such field."""
+        return getattr(self.values, field, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,36 +57,40 @@ class View:
     """One of the things that `laps show` shows."""
 
     name: str
-    path: str
-    "Of the admin API, below /v1/."
+    page: type[Page]
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
     "The fields that name a row, so that it is found again in the next answer."
     newest_last: bool = False
     "In the order of time: of many rows the last are wanted."
-    unfold: Callable[[Values], Iterable[Values]] | None = None
+    unfold: Callable[[Any], Iterable[msgspec.Struct]] | None = None
     "Makes the rows out of an answer that has no list of its own, or more than one for each."
 
-    def rows(self, answer: Values) -> list[Row]:
+    def rows(self, answer: Page) -> list[Row]:
         """The rows of an answer."""
-        node, at = str(answer.get("node", "")), float(answer.get("at", 0.0))
-        values = answer.get(self.path, ()) if self.unfold is None else self.unfold(answer)
+        values: Iterable[msgspec.Struct] = ()
+        if self.unfold is not None:
+            values = self.unfold(answer)
+        elif isinstance(answer, ListPage):
+            values = answer.rows
+        node, at = getattr(answer, "node", ""), getattr(answer, "at", 0.0)
         return [Row(node, row, at) for row in values]
 
-    def name_of(self, row: Row) -> tuple[Any, ...]:
-        """What names a row among all."""
-        return (row.node, *(repr(row.values.get(field)) for field in self.key))
+    def name_of(self, row: Row) -> dict[str, Any]:
+        """What names a row among all: its relay, and its key as the admin API writes it."""
+        written = msgspec.to_builtins(row.values)
+        return {"node": row.node, **{field: written.get(field) for field in self.key}}
 
 
 # -- cells -----------------------------------------------------------------------------------------
 
 
-def track_text(values: Values) -> str:
+def _track(row: Row) -> str:
     """A track by its name, or by its hash where a relay knows no more."""
-    namespace, name = values.get("namespace"), values.get("name")
+    namespace, name = row.get("namespace"), row.get("name")
     if namespace or name:
         return f"{namespace} {name}"
-    return str(values.get("track") or units.NOTHING)
+    return str(row.get("track") or units.NOTHING)
 
 
 def some(items: Iterable[Any]) -> str:
@@ -88,14 +104,14 @@ def some(items: Iterable[Any]) -> str:
 
 def _text(head: str, field: str, *, folds: bool = False) -> Column:
     def show(row: Row) -> str:
-        value = row.values.get(field)
+        value = row.get(field)
         return units.NOTHING if value is None or value == "" else str(value)
 
     return Column(head, show, folds=folds)
 
 
 def _count(head: str, field: str) -> Column:
-    return Column(head, lambda row: units.number(row.values.get(field)), right=True)
+    return Column(head, lambda row: units.number(row.get(field)), right=True)
 
 
 def _bytes(head: str, field: str) -> Column:
@@ -104,132 +120,157 @@ def _bytes(head: str, field: str) -> Column:
     def show(row: Row) -> str:
         if row.rates is not None:
             return units.rate(row.rates.get(field))
-        return units.size(row.values.get(field))
+        return units.size(row.get(field))
 
     return Column(head, show, right=True)
 
 
 def _size(head: str, field: str) -> Column:
-    return Column(head, lambda row: units.size(row.values.get(field)), right=True)
+    return Column(head, lambda row: units.size(row.get(field)), right=True)
 
 
 def _delay(head: str, field: str) -> Column:
-    return Column(head, lambda row: units.delay(row.values.get(field)), right=True)
+    return Column(head, lambda row: units.delay(row.get(field)), right=True)
 
 
 def _since(head: str, field: str = "since") -> Column:
     """How long ago."""
 
     def show(row: Row) -> str:
-        then = row.values.get(field)
+        then = row.get(field)
         return units.NOTHING if not then else units.lasting(row.at - then)
 
     return Column(head, show, right=True)
 
 
 def _list(head: str, field: str) -> Column:
-    return Column(head, lambda row: some(row.values.get(field) or ()))
+    return Column(head, lambda row: some(row.get(field) or ()))
 
 
-TRACK: Final = Column("track", lambda row: track_text(row.values), folds=True)
+TRACK: Final = Column("track", _track, folds=True)
 
 
 def _loss(row: Row) -> str:
-    source = row.values if row.rates is None else row.rates
-    sent, lost = source.get("sent_packets"), source.get("lost_packets")
+    get = row.get if row.rates is None else row.rates.get
+    sent, lost = get("sent_packets"), get("lost_packets")
     return units.NOTHING if not sent or lost is None else units.share(lost / sent)
 
 
-def _best(row: Row) -> Values:
-    return row.values.get("best") or {}
+def _best(row: Row) -> Path | None:
+    best: Path | None = row.get("best")
+    return best
+
+
+def _via(row: Row) -> str:
+    best = _best(row)
+    return units.NOTHING if best is None else best.peer
 
 
 def _hops(row: Row) -> str:
-    hops = _best(row).get("hops")
+    best = _best(row)
     # As selection counts: the relays in between.
-    return units.NOTHING if hops is None else str(len(hops) - 1)
+    return units.NOTHING if best is None or not best.hops else str(len(best.hops) - 1)
+
+
+def _srtt(row: Row) -> str:
+    best = _best(row)
+    return units.delay(None if best is None else best.srtt_us)
+
+
+def _way(row: Row) -> str:
+    best = _best(row)
+    return "" if best is None else " ".join(best.hops)
 
 
 def _origin(row: Row) -> str:
-    source = row.values.get("from") or {}
-    if "stub" in source:
-        return f"stub {source['stub']}"
-    if "client" in source:
-        return f"client {source['client']}"
-    return f"{source.get('peer', units.NOTHING)} set {source.get('sns', '?')}"
+    source = row.values.source
+    if source.stub is not msgspec.UNSET:
+        return f"stub {source.stub}"
+    if source.client is not msgspec.UNSET:
+        return f"client {source.client}"
+    peer = units.NOTHING if source.peer is msgspec.UNSET else source.peer
+    return f"{peer} set {'?' if source.sns is msgspec.UNSET else source.sns}"
 
 
 def _outs(row: Row) -> str:
-    outs = row.values.get("out") or ()
-    return some(f"{out['peer']} set {out['sns']}" + ("*" if out.get("old") else "") for out in outs)
+    return some(f"{out.peer} set {out.sns}" + ("*" if out.old else "") for out in row.values.out)
 
 
 def _largest(row: Row) -> str:
-    largest = row.values.get("largest")
+    largest = row.get("largest")
     return units.NOTHING if largest is None else f"{largest[0]}/{largest[1]}"
 
 
 def _speaks(row: Row) -> str:
     """The protocol; what it runs on is QUIC itself unless it is said."""
-    over = row.values.get("transport")
-    return f"{row.values.get('protocol')}{'/web' if over == 'webtransport' else ''}"
+    over = row.get("transport")
+    return f"{row.get('protocol')}{'/web' if over == 'webtransport' else ''}"
 
 
 def _counter(row: Row) -> str:
     if row.rates is not None:
         return units.per_second(row.rates.get("value"))
-    return units.number(row.values.get("value"))
+    return units.number(row.get("value"))
 
 
 # -- answers without a list of their own -----------------------------------------------------------
 
 
-def _paths(answer: Values) -> Iterable[Values]:
+class PathRow(msgspec.Struct, frozen=True):
+    """A path to a node, and why it is taken or not."""
+
+    to: str
+    best: Path | None
+    reason: str
+
+
+def _paths(answer: Nodes) -> Iterable[PathRow]:
     """A row for each path: the best first, and those it was preferred to."""
-    for node in answer.get("nodes", ()):
-        best, others = node.get("best"), node.get("alternates") or ()
-        if best is None:
-            yield {"to": node["node"], "reason": node.get("reason") or "no path leads there"}
+    for node in answer.nodes:
+        if node.best is None:
+            yield PathRow(node.node, None, node.reason or "no path leads there")
             continue
-        yield {"to": node["node"], "best": best, "reason": node.get("reason")}
-        for other in others:
-            yield {"to": "", "best": other, "reason": _lesser(other)}
+        yield PathRow(node.node, node.best, node.reason)
+        for other in node.alternates:
+            yield PathRow("", other, _lesser(other))
 
 
-def _lesser(path: Values) -> str:
-    if not path.get("admitted", True):
+def _lesser(path: Path) -> str:
+    if not path.admitted:
         return "not admitted"
-    return "instead" if path.get("carries_data", True) else "instead; for control alone"
+    return "instead" if path.carries_data else "instead; for control alone"
 
 
-def _counters(answer: Values) -> Iterable[Values]:
-    """A row for each number, however deep."""
-    for room, counters in answer.items():
-        if isinstance(counters, dict):
-            for name, value in counters.items():
-                if isinstance(value, int | float) and not isinstance(value, bool):
-                    yield {"room": room, "counter": name, "value": value}
+class CounterRow(msgspec.Struct, frozen=True):
+    """One number that a room has counted."""
+
+    room: str
+    counter: str
+    value: int
 
 
-def _way(row: Row) -> str:
-    return " ".join(_best(row).get("hops") or ())
+def _counters(answer: Counters) -> Iterable[CounterRow]:
+    """A row for each number."""
+    for room, counters in msgspec.structs.asdict(answer).items():
+        for name, value in counters.items():
+            yield CounterRow(room, name, value)
 
 
-_SRTT = Column("sRTT", lambda row: units.delay(_best(row).get("srtt_us")), right=True)
+_SRTT = Column("sRTT", _srtt, right=True)
 
 VIEWS: Final = {
     view.name: view
     for view in (
         View(
             "nodes",
-            "nodes",
+            Nodes,
             (
                 _text("node", "node"),
                 _text("role", "role"),
                 _text("region", "region"),
                 _text("clients at", "clients_address"),
-                Column("load", lambda row: units.share(row.values.get("load")), right=True),
-                Column("via", lambda row: _best(row).get("peer", units.NOTHING)),
+                Column("load", lambda row: units.share(row.get("load")), right=True),
+                Column("via", _via),
                 Column("hops", _hops, right=True),
                 _SRTT,
             ),
@@ -237,7 +278,7 @@ VIEWS: Final = {
         ),
         View(
             "peers",
-            "peers",
+            Peers,
             (
                 _text("peer", "node"),
                 _text("role", "role"),
@@ -255,9 +296,9 @@ VIEWS: Final = {
         ),
         View(
             "paths",
-            "nodes",
+            Nodes,
             (
-                Column("to", lambda row: str(row.values["to"])),
+                Column("to", lambda row: str(row.values.to)),
                 Column("by", _way, folds=True),
                 _SRTT,
                 _text("why", "reason", folds=True),
@@ -266,16 +307,16 @@ VIEWS: Final = {
         ),
         View(
             "subscribes",
-            "subscribes",
+            Subscribes,
             (TRACK, _text("wanted at", "source"), _text("hash", "track"), _text("seq", "sequence")),
             ("source", "track"),
         ),
         View(
             "announces",
-            "announces",
+            Announces,
             (
                 _text("namespace", "namespace", folds=True),
-                Column("name", lambda row: row.values.get("name") or "(all below)", folds=True),
+                Column("name", lambda row: row.get("name") or "(all below)", folds=True),
                 _text("at", "source"),
                 _text("client", "client"),
             ),
@@ -283,7 +324,7 @@ VIEWS: Final = {
         ),
         View(
             "tracks",
-            "tracks",
+            Tracks,
             (
                 TRACK,
                 _count("pub", "publishers"),
@@ -299,12 +340,12 @@ VIEWS: Final = {
         ),
         View(
             "fib",
-            "fib",
+            Fib,
             (
                 Column("from", _origin),
                 _text("track", "track"),
                 Column("to", _outs, folds=True),
-                Column("here", lambda row: "yes" if row.values.get("local") else "no"),
+                Column("here", lambda row: "yes" if row.get("local") else "no"),
                 _list("for", "targets"),
                 _list("unreached", "unreached"),
             ),
@@ -312,20 +353,20 @@ VIEWS: Final = {
         ),
         View(
             "sns",
-            "sns",
+            NodeSets,
             (
                 _text("peer", "peer"),
                 _text("direction", "direction"),
                 _text("set", "sns"),
                 _list("nodes", "nodes"),
                 _count("streams", "streams"),
-                Column("old", lambda row: "yes" if row.values.get("old") else ""),
+                Column("old", lambda row: "yes" if row.get("old") else ""),
             ),
             ("peer", "direction", "sns"),
         ),
         View(
             "cache",
-            "cache",
+            Cache,
             (
                 TRACK,
                 _size("kept", "bytes"),
@@ -337,7 +378,7 @@ VIEWS: Final = {
         ),
         View(
             "clients",
-            "clients",
+            Clients,
             (
                 _text("no", "client"),
                 Column("speaks", _speaks),
@@ -355,7 +396,7 @@ VIEWS: Final = {
         ),
         View(
             "counters",
-            "counters",
+            Counters,
             (
                 _text("room", "room"),
                 _text("counter", "counter"),
@@ -366,20 +407,20 @@ VIEWS: Final = {
         ),
         View(
             "closes",
-            "closes",
+            Closes,
             (
                 _since("ago", "at"),
                 _text("kind", "kind"),
                 _text("who", "who"),
                 _text("address", "address"),
-                Column("by", lambda row: "them" if row.values.get("by_peer") else "us"),
+                Column("by", lambda row: "them" if row.get("by_peer") else "us"),
                 _text("code", "code"),
                 _text("why", "reason", folds=True),
             ),
         ),
         View(
             "events",
-            "events",
+            Events,
             (
                 _since("ago", "at"),
                 _text("event", "event"),

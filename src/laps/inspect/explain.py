@@ -9,45 +9,50 @@ which way leads on.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from laps.admin.client import LookError
+from msgspec import UNSET
+
+from laps.admin.client import NotFound
+from laps.admin.schema.network import Announces, KnownNode, OneNode, Peers, Subscribes
+from laps.admin.schema.relay import Node
+from laps.admin.schema.tracks import Fib, OneTrack, Origin, Tracks
+from laps.admin.schema.tracks import Hop as TrackHop
 from laps.inspect.names import Wanted, by_number
 from laps.inspect.trees import Hop, TrackStory, Way, Why
 
 if TYPE_CHECKING:
-    from laps.admin.client import Answer
+    from laps.admin.schema.tracks import Flow, OutSet
     from laps.inspect.relays import Relays
 
-Flow = dict[str, Any]
-Visit = tuple[str, str, Any]
-"A flow that was seen: the relay, where it comes from, and under which set."
+Visit = tuple[str, Origin]
+"A flow that was seen: the relay, and where it comes from."
 
 # Between two looks at how much has come. Relays count by the stream, each second at the latest.
 RATE_S: Final = 1.0
 
 
-async def find_track(relays: Relays, wanted: Wanted) -> tuple[Wanted, dict[str, Answer]]:
+async def find_track(relays: Relays, wanted: Wanted) -> tuple[Wanted, dict[str, OneTrack]]:
     """The track as relays know it, by its hash or by the name they show."""
-    rows = await relays.ask(lambda api: api.find(f"tracks/{wanted.hash}"))
+    rows = await relays.ask(lambda api: api.find(OneTrack, wanted.hash))
     if not rows and wanted.name:
         # A namespace part may have a slash in it, and then the name reads like another's.
-        lists = await relays.ask(lambda api: api.get("tracks", q=wanted.name, limit=0))
-        listed = [row for answer in lists.values() for row in answer["tracks"]]
+        lists = await relays.ask(lambda api: api.get(Tracks, q=wanted.name, limit=0))
+        listed = [row for answer in lists.values() for row in answer.tracks]
         names = wanted.namespace, wanted.name
-        found = next((r["track"] for r in listed if (r["namespace"], r["name"]) == names), None)
+        found = next((row.track for row in listed if (row.namespace, row.name) == names), None)
         if found is not None:
             wanted = Wanted(found, *names)
-            rows = await relays.ask(lambda api: api.find(f"tracks/{found}"))
+            rows = await relays.ask(lambda api: api.find(OneTrack, found))
     if not rows:
         asked = ", ".join(relays.apis)
-        raise LookError(
+        raise NotFound(
             f"no track {wanted} is known to the relays that were asked ({asked}): nobody publishes "
             "it and nobody wants it there; `laps show tracks` lists what there is"
         )
     for row in rows.values():
-        if row.get("namespace") or row.get("name"):
-            wanted = Wanted(wanted.hash, row["namespace"], row["name"])
+        if row.namespace or row.name:
+            wanted = Wanted(wanted.hash, row.namespace, row.name)
             break
     return wanted, rows
 
@@ -63,7 +68,7 @@ async def explain_track(relays: Relays, wanted: Wanted, rate_s: float = RATE_S) 
 class _Walk:
     """One look at one track."""
 
-    def __init__(self, relays: Relays, wanted: Wanted, rows: dict[str, Answer]) -> None:
+    def __init__(self, relays: Relays, wanted: Wanted, rows: dict[str, OneTrack]) -> None:
         self._relays = relays
         self._wanted = wanted
         self._rows = rows
@@ -74,31 +79,30 @@ class _Walk:
         self._srtts: dict[tuple[str, str], int] = {}
         self._roles: dict[str, str] = {}
         self._wants: dict[str, set[str]] = {}
-        "Who wants the track, as each relay has heard."
+        "The nodes that want the track, as each relay knows them."
         self._offers: set[str] = set()
         "Where publishers are that say they have it."
         self._visited: set[Visit] = set()
-        self._ways: dict[tuple[str, str], Answer | None] = {}
+        self._ways: dict[tuple[str, str], OneNode | None] = {}
         self._story = TrackStory(str(wanted), wanted.hash)
 
     async def prepare(self, rate_s: float) -> None:
         """Ask all relays what they know."""
         relays, key = self._relays, self._wanted.hash
-        fib = await relays.ask(lambda api: api.get("fib", q=key, limit=0))
+        fib = await relays.ask(lambda api: api.get(Fib, q=key, limit=0))
         self._asked = set(fib)
-        for node, answer in fib.items():
-            self._flows[node] = [flow for flow in answer["fib"] if flow.get("track") == key]
-        for node, answer in (await relays.ask(lambda api: api.get("peers", limit=0))).items():
-            for peer in answer["peers"]:
-                self._roles.setdefault(peer["node"], peer.get("role", ""))
-                if peer.get("srtt_us"):
-                    self._srtts[node, peer["node"]] = peer["srtt_us"]
-        for node, answer in (await relays.ask(lambda api: api.get("node"))).items():
-            self._roles[node] = answer["role"]
-        subscribes = await relays.ask(lambda api: api.get("subscribes", q=key, limit=0))
-        for node, answer in subscribes.items():
-            rows = (row for row in answer["subscribes"] if row["track"] == key)
-            self._wants[node] = {row["source"] for row in rows}
+        for node, flows in fib.items():
+            self._flows[node] = [flow for flow in flows.fib if flow.track == key]
+        for node, peers in (await relays.ask(lambda api: api.get(Peers, limit=0))).items():
+            for peer in peers.peers:
+                self._roles.setdefault(peer.node, peer.role)
+                if peer.srtt_us:
+                    self._srtts[node, peer.node] = peer.srtt_us
+        for node, own in (await relays.ask(lambda api: api.get(Node))).items():
+            self._roles[node] = own.role
+        subscribes = await relays.ask(lambda api: api.get(Subscribes, q=key, limit=0))
+        for node, wanted in subscribes.items():
+            self._wants[node] = {row.source for row in wanted.subscribes if row.track == key}
         if self._wanted.namespace:
             await self._ask_who_offers()
         if rate_s:
@@ -107,23 +111,22 @@ class _Walk:
     async def _ask_who_offers(self) -> None:
         """Which relays have publishers that would send it if somebody wanted it."""
         parts = self._wanted.namespace.split("/")
-        announces = await self._relays.ask(lambda api: api.get("announces", q=parts[0], limit=0))
+        announces = await self._relays.ask(lambda api: api.get(Announces, q=parts[0], limit=0))
         for answer in announces.values():
-            for row in answer["announces"]:
-                offered = str(row["namespace"]).split("/")
-                named = row.get("name") in (None, self._wanted.name)
+            for row in answer.announces:
+                offered = row.namespace.split("/")
+                named = row.name in (None, self._wanted.name)
                 if named and offered == parts[: len(offered)]:
-                    self._offers.add(str(row["source"]))
+                    self._offers.add(row.source)
 
     async def _measure(self, rate_s: float) -> None:
         await asyncio.sleep(rate_s)
-        again = await self._relays.ask(lambda api: api.find(f"tracks/{self._wanted.hash}"))
+        again = await self._relays.ask(lambda api: api.find(OneTrack, self._wanted.hash))
         for node, row in again.items():
             before = self._rows.get(node)
-            if before is None or "at" not in row or row["at"] <= before["at"]:
-                continue
-            came = row["received_bytes"] - before["received_bytes"]
-            self._rates[node] = max(0.0, came / (row["at"] - before["at"]))
+            if before is not None and row.at > before.at:
+                came = row.received_bytes - before.received_bytes
+                self._rates[node] = max(0.0, came / (row.at - before.at))
 
     async def story(self) -> TrackStory:
         """The trees, and what is to be said of them."""
@@ -144,8 +147,7 @@ class _Walk:
         row = self._rows.get(node)
         hop = Hop(node, self._roles.get(node, ""), asked=node in self._asked)
         if row is not None:
-            hop.publishers = int(row.get("publishers") or 0)
-            hop.subscribers = int(row.get("subscribers") or 0)
+            hop.publishers, hop.subscribers = row.publishers, row.subscribers
         hop.bytes_per_s = self._rates.get(node)
         hop.targets = by_number(targets)
         if above is None:
@@ -159,13 +161,13 @@ class _Walk:
 
     async def _plant(self, node: str) -> None:
         """The tree of a relay, if publishers are its clients."""
-        flows = [flow for flow in self._flows.get(node, ()) if "client" in flow["from"]]
-        own = [flow for flow in flows if "stub" not in flow["from"]]
-        row = self._rows.get(node) or {}
+        flows = [flow for flow in self._flows.get(node, ()) if flow.source.client is not UNSET]
+        own = [flow for flow in flows if flow.source.stub is UNSET]
+        row = self._rows.get(node)
         # A Stub's publishers count here too, and have a tree of their own.
-        if not own and int(row.get("publishers") or 0) <= len(flows):
+        if not own and (row is None or row.publishers <= len(flows)):
             return
-        root = self._hop(node, None, {target for flow in own for target in flow["targets"]})
+        root = self._hop(node, None, {target for flow in own for target in flow.targets})
         for flow in own:
             await self._follow(root, flow, (node,))
         await self._add_stubs(root, (node,))
@@ -176,16 +178,16 @@ class _Walk:
         given: dict[str, list[tuple[str, Flow]]] = {}
         for node, flows in self._flows.items():
             for flow in flows:
-                if (stub := flow["from"].get("stub")) is not None:
-                    given.setdefault(str(stub), []).append((node, flow))
+                if (stub := flow.source.stub) is not UNSET:
+                    given.setdefault(stub, []).append((node, flow))
         for node, row in self._rows.items():
-            if self._roles.get(node) == "stub" and row.get("origin"):
+            if self._roles.get(node) == "stub" and row.origin:
                 given.setdefault(node, [])
         for stub in by_number(given):
             root = self._hop(stub, None, set())
             root.role = "stub"
             for node, flow in given[stub]:
-                below = self._hop(node, root, set(flow["targets"]))
+                below = self._hop(node, root, set(flow.targets))
                 await self._follow(below, flow, (stub, node))
                 await self._add_stubs(below, (stub, node))
                 root.below.append(below)
@@ -197,7 +199,7 @@ class _Walk:
             if self._roles.get(node) != "stub" or node in path:
                 continue
             for flow in flows:
-                if flow["from"].get("peer") == above.node:
+                if flow.source.peer == above.node:
                     below = self._hop(node, above, {node})
                     below.why = (Why((node,), f"a Stub of {above.node}"),)
                     await self._follow(below, flow, (*path, node))
@@ -205,22 +207,20 @@ class _Walk:
 
     async def _follow(self, hop: Hop, flow: Flow, path: tuple[str, ...]) -> None:
         """All that a relay sends on of a flow."""
-        source = flow["from"]
-        self._visited.add((hop.node, str(source.get("peer", "")), source.get("sns")))
-        if flow.get("unreached"):
-            lost = " ".join(flow["unreached"])
+        self._visited.add((hop.node, flow.source))
+        if flow.unreached:
+            lost = " ".join(flow.unreached)
             hop.notes.append(f"no link leads from here to {lost}, which wants it")
-        for out in flow["out"]:
-            if out.get("old") and not out.get("streams"):
+        for out in flow.out:
+            if out.old and not out.streams:
                 continue
             below = await self._below(hop, out, path)
-            if out.get("old"):
-                streams = out["streams"]
-                below.notes.append(f"an old way: {streams} streams end here, no new ones begin")
+            if out.old:
+                below.notes.append(f"an old way: {out.streams} streams end here, no new ones begin")
             hop.below.append(below)
 
-    async def _below(self, above: Hop, out: dict[str, Any], path: tuple[str, ...]) -> Hop:
-        node, nodes = str(out["peer"]), set(out.get("nodes") or ())
+    async def _below(self, above: Hop, out: OutSet, path: tuple[str, ...]) -> Hop:
+        node, nodes = str(out.peer), set(out.nodes)
         hop = self._hop(node, above, nodes)
         hop.why = await self._why(above.node, node, nodes)
         if node in path:
@@ -230,7 +230,7 @@ class _Walk:
         if not hop.asked:
             await self._pass_by(hop, above.node, nodes - {node}, path)
             return hop
-        flow = await self._arriving(node, above.node, out.get("sns"))
+        flow = await self._arriving(node, Origin(peer=above.node, sns=out.sns))
         if flow is None:
             if nodes - {node} or node not in nodes:
                 hop.notes.append("has not heard of this set yet, so what it does is not known")
@@ -239,29 +239,28 @@ class _Walk:
         await self._add_stubs(hop, path)
         return hop
 
-    async def _arriving(self, node: str, peer: str, sns: Any) -> Flow | None:
+    async def _arriving(self, node: str, source: Origin) -> Flow | None:
         """The flow that a relay has from a peer under a set."""
-        wanted = {"peer": peer, "sns": sns}
         for flow in self._flows.get(node, ()):
-            if flow["from"] == wanted:
+            if flow.source == source:
                 return flow
-        # Of a track that has not carried anything, who passes it on does not know the hash.
-        answer = await self._relays.find(node, "fib", q=peer, limit=0)
-        for flow in () if answer is None else answer["fib"]:
-            if flow["from"] == wanted:
+        # Of a track that has not carried anything, a relay that passes it on has no hash.
+        answer = await self._relays.find(node, Fib, q=str(source.peer), limit=0)
+        for flow in () if answer is None else answer.fib:
+            if flow.source == source:
                 self._flows.setdefault(node, []).append(flow)
-                return flow  # type: ignore[no-any-return]
+                return flow
         return None
 
     # -- relays that cannot be asked ---------------------------------------------------------------
 
     async def _pass_by(self, hop: Hop, asker: str, nodes: set[str], path: tuple[str, ...]) -> None:
-        """Go on behind one that cannot be asked: by what comes from it, and the ways beyond."""
+        """Go on after one that cannot be asked: by what comes from it, and the ways beyond."""
         left = set(nodes)
         for node, flows in self._flows.items():
             for flow in flows:
-                covered = ({node} if flow["local"] else set()) | set(flow["targets"])
-                if flow["from"].get("peer") != hop.node or not covered & left or node in path:
+                covered = _covered(node, flow)
+                if flow.source.peer != hop.node or not covered & left or node in path:
                     continue
                 left -= covered
                 below = self._hop(node, hop, covered & nodes)
@@ -282,39 +281,38 @@ class _Walk:
             if node not in path:
                 await self._pass_by(below, asker, onward[node] - {node}, (*path, node))
 
-    async def _way(self, asker: str, node: str, behind: str) -> str | None:
-        """The next relay behind one on the way to a node, as `asker` knows it."""
+    async def _way(self, asker: str, node: str, after: str) -> str | None:
+        """The next relay after one on the way to a node, as `asker` knows it."""
         answer = await self._known(asker, node)
-        paths = () if answer is None else (answer.get("best"), *(answer.get("alternates") or ()))
-        for path in paths:
-            hops = [] if path is None else list(path.get("hops") or ())
-            if behind in hops[:-1]:
-                return str(hops[hops.index(behind) + 1])
+        for path in () if answer is None else (answer.best, *answer.alternates):
+            if path is not None and after in path.hops[:-1]:
+                return path.hops[path.hops.index(after) + 1]
         return None
 
-    async def _known(self, asker: str, node: str) -> Answer | None:
+    async def _known(self, asker: str, node: str) -> OneNode | None:
         """What a relay knows of the ways to a node."""
         if (asker, node) not in self._ways:
-            answer = await self._relays.find(asker, f"nodes/{node}")
+            answer = await self._relays.find(asker, OneNode, node)
             self._ways[asker, node] = answer
             if answer is not None:
-                self._roles.setdefault(node, str(answer.get("role") or ""))
+                self._roles.setdefault(node, answer.role)
         return self._ways[asker, node]
 
     async def _orphans(self) -> None:
         """Flows that come from relays that were not asked, and belong to no tree yet."""
         for node, flows in list(self._flows.items()):
             for flow in flows:
-                peer, sns = flow["from"].get("peer"), flow["from"].get("sns")
-                if peer is None or peer in self._asked or (node, peer, sns) in self._visited:
+                peer = flow.source.peer
+                if not isinstance(peer, str) or peer in self._asked:
+                    continue
+                if (node, flow.source) in self._visited:
                     continue
                 root = next((r for r in self._story.roots if r.node == peer), None)
                 if root is None:
-                    covered = ({node} if flow["local"] else set()) | set(flow["targets"])
-                    root = self._hop(peer, None, covered)
+                    root = self._hop(peer, None, _covered(node, flow))
                     root.notes.append("where it has it from is not known")
                     self._story.roots.append(root)
-                below = self._hop(node, root, set(flow["targets"]))
+                below = self._hop(node, root, set(flow.targets))
                 await self._follow(below, flow, (peer, node))
                 root.below.append(below)
 
@@ -322,19 +320,17 @@ class _Walk:
 
     async def _why(self, node: str, peer: str, targets: set[str]) -> tuple[Why, ...]:
         """Why a relay sends to a peer what is for some nodes, the same reasons together."""
-        row = self._rows.get(node) or {}
-        told = {hop["node"]: hop for hop in row.get("hops") or ()}
+        row = self._rows.get(node)
+        hops = {} if row is None else {hop.node: hop for hop in row.hops}
         together: dict[tuple[str, tuple[Way, ...]], list[str]] = {}
         for target in by_number(targets):
-            hop = told.get(target)
-            if hop is None or hop.get("peer") != peer:
-                hop = await self._known(node, target)
-            if hop is None:
+            hop: TrackHop | KnownNode | None = hops.get(target)
+            if isinstance(hop, TrackHop) and hop.peer != peer:
+                hop = None
+            if hop is None and (hop := await self._known(node, target)) is None:
                 continue
-            ways = tuple(
-                way for path in hop.get("alternates") or () if (way := Way.read(path)).peer != peer
-            )
-            together.setdefault((str(hop.get("reason") or ""), ways), []).append(target)
+            ways = tuple(Way.of(path) for path in hop.alternates if path.peer != peer)
+            together.setdefault((hop.reason, ways), []).append(target)
         return tuple(Why(tuple(nodes), *reason) for reason, nodes in together.items())
 
     # -- what is to be said ------------------------------------------------------------------------
@@ -357,7 +353,7 @@ class _Walk:
     def _say_who_is_missing(self) -> None:
         story, notes = self._story, self._story.notes
         reached = {hop.node for root in story.roots for hop in root.all()}
-        readers = {node: int(row.get("subscribers") or 0) for node, row in self._rows.items()}
+        readers = {node: row.subscribers for node, row in self._rows.items()}
         wanting = {node for node, count in readers.items() if count}
         wanting |= {source for sources in self._wants.values() for source in sources}
         if not story.roots:
@@ -401,3 +397,8 @@ class _Walk:
                 f"not asked: {' '.join(unasked)}; give their admin addresses with --admin to see "
                 "what they do"
             )
+
+
+def _covered(node: str, flow: Flow) -> set[str]:
+    """The nodes that a flow at a relay is for, the relay itself among them."""
+    return {node, *flow.targets} if flow.local else set(flow.targets)

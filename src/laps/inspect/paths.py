@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from laps.admin.client import LookError
+from laps.admin.client import NotFound
+from laps.admin.schema.network import OneNode, Peers
 from laps.inspect.trees import PathStory, Step, Way
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ async def explain_path(relays: Relays, source: str, target: str) -> PathStory:
         return story
     if source not in relays.apis:
         known = ", ".join(relays.apis)
-        raise LookError(
+        raise NotFound(
             f"{source} cannot be asked, so the way from it is not known; those that answer: "
             f"{known}. Give its address with --admin"
         )
@@ -30,18 +31,17 @@ async def explain_path(relays: Relays, source: str, target: str) -> PathStory:
     "The way on, as the last relay that could be asked knows it."
     while at != target:
         if at in relays.apis:
-            answer = await relays.find(at, f"nodes/{target}")
-            best = None if answer is None else answer.get("best")
+            answer = await relays.find(at, OneNode, target)
+            best = None if answer is None else answer.best
             if answer is None or best is None:
                 why = "knows no node" if answer is None else "has no path that is admitted to"
                 if not story.steps:
-                    raise LookError(f"no way leads from {source} to {target}: it {why} {target}")
+                    raise NotFound(f"no way leads from {source} to {target}: it {why} {target}")
                 story.notes.append(f"it ends here: {at} {why} {target}")
                 return story
-            ahead = [str(node) for node in best.get("hops") or (best["peer"],)]
-            reason = str(answer.get("reason") or "")
-            others = tuple(Way.read(path) for path in answer.get("alternates") or ())
-            if not best.get("carries_data", True):
+            ahead = list(best.hops or (best.peer,))
+            reason, others = answer.reason, tuple(map(Way.of, answer.alternates))
+            if not best.carries_data:
                 story.notes.append(f"the way from {at} is for control alone: no data goes there")
         elif ahead:
             reason, others = f"as {_asked(passed, relays)} knows the way", ()
@@ -69,10 +69,10 @@ def _asked(passed: list[str], relays: Relays) -> str:
 
 
 async def _srtts(relays: Relays) -> dict[tuple[str, str], int]:
-    answers: dict[str, dict[str, Any]] = await relays.ask(lambda api: api.get("peers", limit=0))
+    answers = await relays.ask(lambda api: api.get(Peers, limit=0))
     return {
-        (node, row["node"]): row["srtt_us"]
+        (node, row.node): row.srtt_us
         for node, answer in answers.items()
-        for row in answer["peers"]
-        if row.get("srtt_us")
+        for row in answer.peers
+        if row.srtt_us
     }

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import dataclasses
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+from msgspec.structs import replace
 from rich.table import Table
 from rich.text import Text
 
+from laps.admin.schema.clients import Clients
+from laps.admin.schema.network import Nodes, Peers
+from laps.admin.schema.relay import Node
+from laps.admin.schema.tracks import Cache, Tracks
 from laps.inspect import units
 from laps.inspect.columns import Column, Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from laps.admin.client import Answer
+    from laps.admin.schema.fields import Page
+    from laps.admin.schema.network import KnownNode
     from laps.inspect.columns import View
     from laps.inspect.relays import Relays
 
@@ -29,7 +38,7 @@ class Shown:
     """What relays answered, at one time."""
 
     view: View
-    answers: list[Answer]
+    answers: list[Page]
     silent: dict[str, str] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
     one: bool = False
@@ -38,89 +47,96 @@ class Shown:
     @property
     def total(self) -> int:
         """How many rows there are, shown or not."""
-        return sum(int(answer.get("total", 0)) for answer in self.answers)
+        return sum(getattr(answer, "total", 0) for answer in self.answers)
 
     def to_mapping(self) -> dict[str, Any]:
         """For programs: the answers as they came, and the rates where there are some."""
         shown: dict[str, Any] = {
             "view": self.view.name,
-            "answers": self.answers,
+            "answers": msgspec.to_builtins(self.answers),
             "silent": self.silent,
         }
         rates = [
-            {"node": row.node, **{key: row.values.get(key) for key in self.view.key}, **row.rates}
-            for row in self.rows
-            if row.rates is not None
+            {**self.view.name_of(row), **row.rates} for row in self.rows if row.rates is not None
         ]
         return {**shown, "rates": rates} if rates else shown
 
 
 async def ask(relays: Relays, view: View, limit: int | None, text: str = "") -> Shown:
     """A view of all these relays."""
-    parameters: dict[str, str | int] = {}
+    query: dict[str, Any] = {}
     if limit is not None:
-        parameters["limit"] = 0 if view.newest_last else limit
+        query["limit"] = 0 if view.newest_last else limit
     if text:
-        parameters["q"] = text
-    answers = await relays.ask(lambda api: api.get(view.path, **parameters))
+        query["q"] = text
+    answers = await relays.ask(lambda api: api.get(view.page, **query))
     shown = Shown(view, list(answers.values()), relays.silent, one=len(relays.apis) == 1)
     if view.name == "nodes":
-        selves = await relays.ask(lambda api: api.get("node"))
+        selves = await relays.ask(lambda api: api.get(Node))
         # No data goes through a Control server, so its ways say little.
-        shown.answers.sort(key=lambda answer: _role(selves, answer["node"]) == "control")
+        shown.answers = [
+            answer
+            for last in (False, True)
+            for node, answer in answers.items()
+            if (_role(selves, node) == "control") == last
+        ]
         shown.rows = list(_network(shown, selves, text))
     else:
         shown.rows = [row for answer in shown.answers for row in view.rows(answer)]
         if view.newest_last:
-            shown.rows.sort(key=lambda row: float(row.values["at"]))
-    if view.path == "counters" and text:
-        shown.rows = [row for row in shown.rows if text in " ".join(map(str, row.values.values()))]
+            shown.rows.sort(key=lambda row: float(row.values.at))
+    if view.name == "counters" and text:
+        shown.rows = [row for row in shown.rows if text in _words(row.values)]
     return shown
 
 
-def _network(shown: Shown, selves: dict[str, Answer], text: str) -> Iterable[Row]:
-    """Each node once: as the first relay sees it, and behind that what only others know."""
+def _words(values: msgspec.Struct, without: str = "") -> str:
+    written = msgspec.to_builtins(values)
+    return " ".join(str(value) for field, value in written.items() if field != without)
+
+
+def _network(shown: Shown, selves: dict[str, Node], text: str) -> Iterable[Row]:
+    """Each node once: as the first relay sees it, and after that what only others know."""
     seen: set[str] = set()
     for answer in shown.answers:
-        node = str(answer["node"])
-        own = {key: value for key, value in selves.get(node, {}).items() if key != "at"}
-        if node not in seen and text in " ".join(map(str, own.values())):
-            seen.add(node)
-            yield Row(node, own, answer.get("at", 0.0))
+        assert isinstance(answer, Nodes)  # noqa: S101 - the view is of these
+        own = selves.get(answer.node)
+        if own is not None and own.node not in seen and text in _words(own, without="at"):
+            seen.add(own.node)
+            yield Row(own.node, own, answer.at)
         for row in shown.view.rows(answer):
-            if row.values["node"] in seen:
+            node: KnownNode = row.values
+            if node.node in seen:
                 continue
-            seen.add(row.values["node"])
+            seen.add(node.node)
             # A Control server says what it is; to others it is a Via.
-            row.values["role"] = _role(selves, row.values["node"]) or row.values.get("role")
-            # The way to it, and how far it is, is another from each relay.
-            yield (
-                row
-                if answer is shown.answers[0]
-                else replace(row, values={**row.values, "best": None})
-            )
+            values = replace(node, role=_role(selves, node.node) or node.role)
+            if answer is not shown.answers[0]:
+                # The way to it, and how far it is, is another from each relay.
+                values = replace(values, best=None)
+            yield dataclasses.replace(row, values=values)
 
 
-def _role(selves: dict[str, Answer], node: str) -> str:
-    return str(selves.get(node, {}).get("role", ""))
+def _role(selves: dict[str, Node], node: str) -> str:
+    return selves[node].role if node in selves else ""
 
 
 def with_rates(now: Shown, before: Shown) -> Shown:
     """The same with how fast amounts grow, where a row was there before."""
-    known = {before.view.name_of(row): row for row in before.rows}
+    known = {repr(before.view.name_of(row)): row for row in before.rows}
     rows: list[Row] = []
     for row in now.rows:
-        earlier = known.get(now.view.name_of(row))
+        earlier = known.get(repr(now.view.name_of(row)))
         elapsed = 0.0 if earlier is None else row.at - earlier.at
         rates: dict[str, float] = {}
         if earlier is not None and elapsed > 0:
-            for key, value in row.values.items():
+            for key in row.values.__struct_fields__:
                 if (key.endswith(("_bytes", "_packets")) or key == "value") and isinstance(
-                    was := earlier.values.get(key), int | float
+                    was := earlier.get(key), int | float
                 ):
-                    rates[key] = max(0.0, (value - was) / elapsed)
-        rows.append(replace(row, rates=rates))
-    return replace(now, rows=rows)
+                    rates[key] = max(0.0, (row.get(key) - was) / elapsed)
+        rows.append(dataclasses.replace(row, rates=rates))
+    return dataclasses.replace(now, rows=rows)
 
 
 # -- for people ------------------------------------------------------------------------------------
@@ -173,16 +189,14 @@ def notes(shown: Shown, limit: int) -> list[str]:
     rest = max(count, shown.total if view.unfold is None and view.name != "nodes" else 0) - drawn
     if rest > 0:
         said.append(f"{rest:,} more: --limit 0 shows all, --filter TEXT those with a text")
-    if view.name == "cache":
-        for answer in shown.answers:
-            held, most = units.size(answer.get("bytes")), units.size(answer.get("limit_bytes"))
-            age = units.lasting(answer.get("age_s"))
-            said.append(f"{answer['node']} keeps {held} of at most {most}, for {age}")
-    if view.name == "nodes" and shown.answers:
-        said.append(f"ways and delays as {shown.answers[0]['node']} sees them")
-    if view.name == "fib" and any(
-        out.get("old") for row in shown.rows for out in row.values.get("out") or ()
-    ):
+    for answer in shown.answers:
+        if isinstance(answer, Cache):
+            held, most = units.size(answer.bytes), units.size(answer.limit_bytes)
+            age = units.lasting(answer.age_s)
+            said.append(f"{answer.node} keeps {held} of at most {most}, for {age}")
+    if shown.answers and isinstance(first := shown.answers[0], Nodes) and view.name == "nodes":
+        said.append(f"ways and delays as {first.node} sees them")
+    if view.name == "fib" and any(out.old for row in shown.rows for out in row.values.out):
         said.append("* takes no new streams, and waits for its last to end")
     return said
 
@@ -262,48 +276,38 @@ class Overview:
 
 async def overview(relays: Relays) -> Overview:
     """How the network is, in a few figures, from all that answer."""
-    nodes = await relays.ask(lambda api: api.get("node"))
-    known = await relays.ask(lambda api: api.get("nodes", limit=0))
-    peers = await relays.ask(lambda api: api.get("peers", limit=0))
-    clients = await relays.ask(lambda api: api.get("clients", limit=1))
-    tracks = await relays.ask(lambda api: api.get("tracks", limit=0))
-    roles = {row["node"]: row["role"] for answer in known.values() for row in answer["nodes"]}
-    roles.update((row["node"], row["role"]) for row in _peers(peers) if row["node"] not in roles)
-    roles.update((node, answer["role"]) for node, answer in nodes.items())
-    links = {
-        frozenset((node, row["node"])) for node, answer in peers.items() for row in answer["peers"]
-    }
-    listed = [row for answer in tracks.values() for row in answer["tracks"]]
-    telemetry = {row["track"] for row in listed if row["namespace"].startswith(TELEMETRY)}
-    hashes = {row["track"] for row in listed} - telemetry
-    counted: dict[str, int] = {}
-    for role in roles.values():
-        counted[role] = counted.get(role, 0) + 1
+    nodes = await relays.ask(lambda api: api.get(Node))
+    known = await relays.ask(lambda api: api.get(Nodes, limit=0))
+    peers = await relays.ask(lambda api: api.get(Peers, limit=0))
+    clients = await relays.ask(lambda api: api.get(Clients, limit=1))
+    tracks = await relays.ask(lambda api: api.get(Tracks, limit=0))
+    roles = {row.node: row.role for page in known.values() for row in page.nodes}
+    for page in peers.values():
+        for peer in page.peers:
+            roles.setdefault(peer.node, peer.role)
+    roles.update((node, page.role) for node, page in nodes.items())
+    links = {frozenset((node, row.node)) for node, page in peers.items() for row in page.peers}
+    listed = [row for answer in tracks.values() for row in answer.tracks]
+    telemetry = {row.track for row in listed if row.namespace.startswith(TELEMETRY)}
+    hashes = {row.track for row in listed} - telemetry
     rows = [
         {
             "node": node,
-            "role": answer["role"],
-            "region": answer.get("region"),
-            "peers": _total(peers.get(node)),
-            "clients": _total(clients.get(node)),
-            "tracks": _total(tracks.get(node)),
-            "memory_bytes": answer.get("memory_bytes"),
-            "sent_bytes": answer.get("sent_bytes"),
-            "received_bytes": answer.get("received_bytes"),
-            "up_s": answer["at"] - answer["since"] if "at" in answer else None,
+            "role": page.role,
+            "region": page.region,
+            "peers": peers[node].total if node in peers else None,
+            "clients": clients[node].total if node in clients else None,
+            "tracks": tracks[node].total if node in tracks else None,
+            "memory_bytes": page.memory_bytes,
+            "sent_bytes": page.sent_bytes,
+            "received_bytes": page.received_bytes,
+            "up_s": page.at - page.since,
             "admin": relays.apis[node].url,
         }
-        for node, answer in nodes.items()
+        for node, page in nodes.items()
     ]
+    counted = dict(Counter(roles.values()))
     return Overview(rows, counted, len(links), len(hashes), len(telemetry), relays.silent)
-
-
-def _peers(answers: dict[str, Answer]) -> list[dict[str, Any]]:
-    return [row for answer in answers.values() for row in answer["peers"]]
-
-
-def _total(answer: Answer | None) -> int | None:
-    return None if answer is None else int(answer["total"])
 
 
 def _many(count: int, thing: str) -> str:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from laps.admin.schema.network import Path
+
 
 @dataclass(frozen=True, slots=True)
 class Way:
@@ -21,15 +23,10 @@ class Way:
     carries_data: bool = True
 
     @classmethod
-    def read(cls, path: dict[str, Any]) -> Way:
+    def of(cls, path: Path) -> Way:
         """As the admin API has it."""
-        return cls(
-            str(path["peer"]),
-            tuple(path.get("hops") or (path["peer"],)),
-            path.get("srtt_us"),
-            bool(path.get("admitted", True)),
-            bool(path.get("carries_data", True)),
-        )
+        hops = tuple(path.hops or (path.peer,))
+        return cls(path.peer, hops, path.srtt_us, path.admitted, path.carries_data)
 
     def to_mapping(self) -> dict[str, Any]:
         """For programs."""

@@ -14,6 +14,7 @@ from starlette.routing import Route
 from laps.admin import answers
 from laps.admin.answers import in_slices, list_answer
 from laps.admin.rows.table import Table
+from laps.admin.schema.fields import ListPage, Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,15 +23,27 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 
-def table(size: int, gone: int | None = None) -> Table:
+class Thing(Row, frozen=True, kw_only=True):
+    name: str
+    key: int
+
+
+class Things(ListPage, frozen=True, kw_only=True):
+    path = "/v1/things"
+
+    things: tuple[Thing, ...] = ()
+    total: int = 0
+
+
+def table(size: int, gone: int | None = None) -> Table[Thing]:
     return Table.of(
-        range(size), lambda key: None if key == gone else {"name": f"t{key}", "key": key}
+        range(size), lambda key: None if key == gone else Thing(name=f"t{key}", key=key)
     )
 
 
-def ask(query: str, shown: Table) -> Any:
+def ask(query: str, shown: Table[Thing]) -> Any:
     async def view(request: Request) -> Response:
-        return list_answer(request, "things", {"node": "1:1", "at": 5.0}, shown)
+        return list_answer(request, Things(node="1:1", at=5.0), shown)
 
     async def get() -> Any:
         transport = httpx.ASGITransport(Starlette(routes=[Route("/", view)]))
@@ -86,8 +99,8 @@ def test_others_have_their_turn_between_slices(monkeypatch: pytest.MonkeyPatch) 
                 await asyncio.sleep(0)
 
         ticking = asyncio.ensure_future(tick())
-        page = answers.Page(0, 0, "")
-        chunks = [chunk async for chunk in answers._rows("things", {"at": 1}, table(50), page)]
+        wanted = answers.Wanted(0, 0, "")
+        chunks = [chunk async for chunk in answers.rows_of(Things(at=1), table(50), wanted)]
         ticking.cancel()
         return turns, json.loads(b"".join(chunks))
 

@@ -1,30 +1,53 @@
-"""What one who looks is told when a relay answers, refuses, or is not there."""
+"""What the client says when a relay answers, refuses, or is not there."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import httpx
 import pytest
 
-from laps.admin.client import LookError, NoAnswer, NotFound, RelayApi, admin_url
+from laps.admin import client
+from laps.admin.client import (
+    AdminClient,
+    AdminError,
+    NoAnswer,
+    NotFound,
+    Pool,
+    Refused,
+    TimedOut,
+    Unreadable,
+    admin_url,
+)
+from laps.admin.schema.network import OneNode, Peer, Peers
+from laps.admin.schema.tracks import Arrival, Missed, OneTrack
 from laps.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
+T = TypeVar("T")
 URL = "http://127.0.0.1:33436"
 
 
-def ask(
-    answer: Callable[[httpx.Request], httpx.Response], view: str = "peers", token: str = ""
-) -> Any:
-    async def run() -> Any:
-        async with RelayApi(URL, token, httpx.MockTransport(answer)) as api:
-            return await api.get(view, limit=5)
+def run(
+    answer: Callable[[httpx.Request], httpx.Response],
+    work: Callable[[AdminClient], Awaitable[T]],
+    token: str = "",
+) -> T:
+    async def scene() -> T:
+        pool = Pool(httpx.MockTransport(answer))
+        try:
+            return await work(AdminClient(URL, token, pool))
+        finally:
+            await pool.close()
 
-    return asyncio.run(run())
+    return asyncio.run(scene())
+
+
+def ask(answer: Callable[[httpx.Request], httpx.Response], token: str = "") -> Peers:
+    return run(answer, lambda api: api.get(Peers, limit=5), token)
 
 
 def test_a_view_is_asked_for_with_its_parameters_and_the_token() -> None:
@@ -32,18 +55,39 @@ def test_a_view_is_asked_for_with_its_parameters_and_the_token() -> None:
 
     def answer(request: httpx.Request) -> httpx.Response:
         seen.append(request)
-        return httpx.Response(200, json={"node": "1:1"})
+        return httpx.Response(200, json={"node": "1:1", "peers": [{"node": "1:2", "new": 1}]})
 
-    assert ask(answer, token="secret") == {"node": "1:1"}
+    assert ask(answer, token="secret") == Peers(node="1:1", peers=[Peer(node="1:2")])
     assert str(seen[0].url) == f"{URL}/v1/peers?limit=5"
     assert seen[0].headers["authorization"] == "Bearer secret"
 
 
 def test_without_a_token_none_is_shown() -> None:
-    def answer(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, json={"shown": "authorization" in request.headers})
+    seen: list[httpx.Request] = []
 
-    assert ask(answer) == {"shown": False}
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200, json={})
+
+    assert ask(answer) == Peers()
+    assert "authorization" not in seen[0].headers
+
+
+def test_one_thing_is_asked_for_by_its_name() -> None:
+    paths: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        paths.append(request.url.raw_path.decode())
+        return httpx.Response(404, json={"error": "no"})
+
+    assert run(answer, lambda api: api.find(OneNode, "1:2")) is None
+    assert run(answer, lambda api: api.find(OneTrack, "demo/a b?#")) is None
+    assert paths == ["/v1/nodes/1:2", "/v1/tracks/demo/a%20b%3F%23"]
+
+
+def test_a_page_is_passed_on_as_the_relay_wrote_it() -> None:
+    page = {"node": "1:1", "peers": [{"of_tomorrow": True}]}
+    assert run(lambda _: httpx.Response(200, json=page), lambda api: api.get_plain(Peers)) == page
 
 
 def test_what_is_not_there_is_told_in_the_relays_words() -> None:
@@ -56,9 +100,9 @@ def test_a_missing_token_and_a_wrong_one_are_told_apart() -> None:
     def refuse(_: httpx.Request) -> httpx.Response:
         return httpx.Response(401, json={"error": "no"})
 
-    with pytest.raises(LookError, match="give it with --token"):
+    with pytest.raises(AdminError, match="give it with --token"):
         ask(refuse)
-    with pytest.raises(LookError, match="not the relay's"):
+    with pytest.raises(AdminError, match="not the relay's"):
         ask(refuse, token="wrong")
 
 
@@ -73,32 +117,59 @@ def test_a_refused_connection_names_the_address() -> None:
 def test_who_is_no_relay_is_told_so() -> None:
     with pytest.raises(NoAnswer, match="no relay's admin API"):
         ask(lambda _: httpx.Response(200, text="<html>"))
-    with pytest.raises(LookError, match="status 500"):
+    with pytest.raises(AdminError, match="status 500"):
         ask(lambda _: httpx.Response(500, text="oops"))
 
 
+def test_numbers_that_cannot_be_true_are_refused() -> None:
+    for row in ({"node": "1:2", "sent_bytes": -1}, {"node": "1:2", "since": 1e300}, {"role": ""}):
+        with pytest.raises(Unreadable, match=r"/v1/peers: .* at `\$\.peers\[0\]"):
+            ask(lambda _, row=row: httpx.Response(200, json={"peers": [row]}))  # type: ignore[misc]
+
+
+def test_an_answer_that_is_too_large_is_not_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "MAX_ANSWER_BYTES", 10)
+    with pytest.raises(Unreadable, match="larger than 10 bytes"):
+        ask(lambda _: httpx.Response(200, json={"node": "1:1", "peers": []}))
+
+
+def test_an_answer_that_does_not_come_is_waited_for_no_longer_than_said() -> None:
+    async def hang(_: httpx.Request) -> httpx.Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    with pytest.raises(TimedOut) as failed:
+        run(hang, lambda api: api.get(Peers, timeout_s=0.01))  # type: ignore[arg-type]
+    assert failed.value.seconds == 0.01
+
+
+def traced(answer: httpx.Response) -> list[Arrival | Missed]:
+    async def read(api: AdminClient) -> list[Arrival | Missed]:
+        return [line async for line in api.trace("x")]
+
+    return run(lambda _: answer, read)
+
+
 def test_lines_are_read_one_by_one_and_empty_ones_left_out() -> None:
-    async def run() -> list[Any]:
-        def answer(_: httpx.Request) -> httpx.Response:
-            return httpx.Response(200, text='\n{"a":1}\n\n{"a":2}\n')
+    first, last = '{"at":1,"group":2,"object":3,"from":"1:2"}', '{"at":2,"group":2,"object":4}'
+    lines = f'\n{first}\n\n{{"missed":5}}\n{{"of":"tomorrow"}}\n{last}'
+    assert traced(httpx.Response(200, text=lines)) == [
+        Arrival(at=1, group=2, object=3, source="1:2"),
+        Missed(missed=5),
+        Arrival(at=2, group=2, object=4),
+    ]
 
-        async with RelayApi(URL, transport=httpx.MockTransport(answer)) as api:
-            return [line async for line in api.lines("trace", track="x")]
 
-    assert asyncio.run(run()) == [{"a": 1}, {"a": 2}]
+def test_a_line_without_an_end_is_not_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "MAX_LINE_BYTES", 10)
+    with pytest.raises(Unreadable, match="a line is longer than 10 bytes"):
+        traced(httpx.Response(200, text="x" * 11))
 
 
 def test_a_stream_that_is_refused_says_why() -> None:
-    async def run() -> None:
-        def answer(_: httpx.Request) -> httpx.Response:
-            return httpx.Response(503, json={"error": "32 traces run"})
-
-        async with RelayApi(URL, transport=httpx.MockTransport(answer)) as api:
-            async for _ in api.lines("trace", track="x"):
-                pass
-
-    with pytest.raises(LookError, match="32 traces run"):
-        asyncio.run(run())
+    with pytest.raises(Refused, match="32 traces run") as failed:
+        traced(httpx.Response(503, json={"error": "32 traces run"}))
+    assert (failed.value.status, failed.value.why) == (503, "32 traces run")
 
 
 @pytest.mark.parametrize(

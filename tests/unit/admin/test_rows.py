@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laps.admin.rows import flows, tables, tracks
-from laps.admin.rows import network as nodes
-from laps.admin.rows.table import Row, Table, contains
+from laps.admin.rows import flows, network, tracks
+from laps.admin.rows.relay import Wall
+from laps.admin.rows.table import RowT, Table, contains
 from laps.admin.rows.texts import bytes_text, read_hash, read_track, track_texts
+from laps.admin.schema.network import Announce, KnownNode, Path, Subscribe
+from laps.admin.schema.tracks import Flow, NodeSet, OneTrack, Origin
 from laps.edge.edge import Edge, EdgeSettings
 from laps.relay.path_watch import PathWatch
 from laps.relay.roles import Role
@@ -20,6 +22,7 @@ from support.relays import App, Net, track_hash
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from laps.admin.schema.fields import Row
     from laps.relay.relay import Relay
 
 NEARER = "lowest sRTT: 20 ms against 30 ms via 2:2"
@@ -27,12 +30,18 @@ EDGE = parse_node_id("1:2")
 KEY = track_hash("a/x").full_name_hash
 
 
-def rows(table: Table) -> list[Row]:
+def rows(table: Table[RowT]) -> list[RowT]:
     return [row for key in table.keys if (row := table.row(key)) is not None]
 
 
-def later(at: float) -> float:
-    return at + 1e9
+class Later(Wall):
+    """A billion seconds later than the relay's clock."""
+
+    def __call__(self, at: float) -> float:
+        return at + 1e9
+
+
+later = Later()
 
 
 class Diamond:
@@ -50,7 +59,7 @@ class Diamond:
         self.net.announce(self.origin, self.pub, "a")
         self.net.subscribe(self.edge, self.sub, "a/x")
 
-    def look(self, relay: Relay) -> Row:
+    def look(self, relay: Relay) -> OneTrack:
         row = tracks.one_track(relay, Edge(relay, EdgeSettings()), KEY, later)
         assert row is not None
         return row
@@ -58,26 +67,26 @@ class Diamond:
 
 def test_a_node_has_its_best_path_the_reason_and_the_others() -> None:
     diamond = Diamond()
-    row = nodes.node(diamond.origin, EDGE, later)
+    row = network.node(diamond.origin, EDGE, later)
     assert row is not None
-    assert row["reason"] == NEARER
-    assert row["best"] == {
-        "peer": "2:1",
-        "hops": ["2:1", "1:2"],
-        "srtt_us": 20_000,
-        "carries_data": True,
-        "admitted": True,
-        "since": later(1000.0),
-    }
-    assert [path["hops"] for path in row["alternates"]] == [["2:2", "1:2"]]
-    assert nodes.node(diamond.origin, parse_node_id("9:9"), later) is None
-    known = [row["node"] for row in rows(nodes.nodes(diamond.origin, later))]
+    assert row.reason == NEARER
+    assert row.best == Path(
+        peer="2:1",
+        hops=["2:1", "1:2"],
+        srtt_us=20_000,
+        carries_data=True,
+        admitted=True,
+        since=later(1000.0),
+    )
+    assert [path.hops for path in row.alternates] == [["2:2", "1:2"]]
+    assert network.node(diamond.origin, parse_node_id("9:9"), later) is None
+    known = [row.node for row in rows(network.nodes(diamond.origin, later))]
     assert known == ["1:2", "2:1", "2:2"]
 
 
 def test_a_node_that_is_gone_when_its_row_is_made_has_none() -> None:
     diamond = Diamond()
-    table = nodes.nodes(diamond.origin, later)
+    table = network.nodes(diamond.origin, later)
     for wire in diamond.up:
         wire.cut()
     assert rows(table) == []
@@ -85,10 +94,10 @@ def test_a_node_that_is_gone_when_its_row_is_made_has_none() -> None:
 
 def test_a_hop_says_why_it_is_the_one() -> None:
     diamond = Diamond()
-    (hop,) = diamond.look(diamond.origin)["hops"]
-    assert (hop["node"], hop["peer"], hop["from"]) == ("1:2", "2:1", None)
-    assert hop["reason"] == NEARER
-    assert [path["peer"] for path in hop["alternates"]] == ["2:2"]
+    (hop,) = diamond.look(diamond.origin).hops
+    assert (hop.node, hop.peer, hop.source) == ("1:2", "2:1", None)
+    assert hop.reason == NEARER
+    assert [path.peer for path in hop.alternates] == ["2:2"]
 
 
 def test_a_hop_by_a_plan_says_so_and_one_that_cannot_be_met_too() -> None:
@@ -102,8 +111,8 @@ def test_a_hop_by_a_plan_says_so_and_one_that_cannot_be_met_too() -> None:
         ),
     ):
         diamond.origin.follow_plan(Plan(7, 1e10, {EDGE: "eu"}, {KEY: {"eu": parse_node_id(via)}}))
-        (hop,) = diamond.look(diamond.origin)["hops"]
-        assert (hop["peer"], hop["reason"]) == (peer, reason)
+        (hop,) = diamond.look(diamond.origin).hops
+        assert (hop.peer, hop.reason) == (peer, reason)
         diamond.origin.follow_plan(NO_PLAN)
 
 
@@ -113,7 +122,7 @@ def test_looking_counts_nothing_and_changes_nothing() -> None:
     diamond.origin.follow_plan(plan)
     before = (diamond.origin.counters.unmet_plans, diamond.origin.fib.changes)
     diamond.look(diamond.origin)
-    rows(nodes.nodes(diamond.origin, later))
+    rows(network.nodes(diamond.origin, later))
     assert (diamond.origin.counters.unmet_plans, diamond.origin.fib.changes) == before
 
 
@@ -134,40 +143,40 @@ def test_a_flow_is_shown_with_its_sets_on_both_sides() -> None:
     diamond.net.publish(diamond.origin, diamond.pub, "a/x", 0, b"data", False)
     numbers: dict[Hashable, int] = {diamond.pub: 3}
 
-    def look(relay: Relay) -> tuple[list[Row], list[Row]]:
-        flowing = flows.Flowing()
-        list(flowing.read(relay))
-        return rows(flows.fib(relay, flowing, numbers)), rows(flows.sns(relay, flowing))
+    def look(relay: Relay) -> tuple[list[Flow], list[NodeSet]]:
+        index = flows.FlowIndex()
+        list(index.read(relay))
+        return rows(flows.fib(relay, index, numbers)), rows(flows.sns(relay, index))
 
     (flow,), (sent,) = look(diamond.origin)
-    assert flow["from"] == {"client": 3}
-    assert flow["track"] == f"{KEY:016x}"
-    assert (flow["targets"], flow["unreached"]) == (["1:2"], [])
-    assert (sent["peer"], sent["direction"], sent["streams"]) == ("2:1", "out", 1)
+    assert flow.source == Origin(client=3)
+    assert flow.track == f"{KEY:016x}"
+    assert (flow.targets, flow.unreached) == (["1:2"], [])
+    assert (sent.peer, sent.direction, sent.streams) == ("2:1", "out", 1)
     (through,), sets = look(diamond.vias[0])
-    assert through["from"] == {"peer": "1:1", "sns": sent["sns"]}
-    assert [(row["direction"], row["peer"], row["streams"]) for row in sets] == [
+    assert through.source == Origin(peer="1:1", sns=sent.sns)
+    assert [(row.direction, row.peer, row.streams) for row in sets] == [
         ("in", "1:1", 1),
         ("out", "1:2", 1),
     ]
     for wire in diamond.down:
         wire.cut()
     (flow,), _ = look(diamond.vias[0])
-    assert flow["unreached"] == ["1:2"]
+    assert flow.unreached == ["1:2"]
 
 
 def test_subscribes_are_shown_by_name_where_it_can_be_read() -> None:
     diamond = Diamond()
-    table = tables.subscribes(diamond.origin)
+    table = network.subscribes(diamond.origin)
     assert table.size == 1
     assert rows(table) == [
-        {
-            "source": "1:2",
-            "track": f"{KEY:016x}",
-            "namespace": "a",
-            "name": "x",
-            "sequence": rows(tables.subscribes(diamond.origin))[0]["sequence"],
-        }
+        Subscribe(
+            source="1:2",
+            track=f"{KEY:016x}",
+            namespace="a",
+            name="x",
+            sequence=rows(network.subscribes(diamond.origin))[0].sequence,
+        )
     ]
 
 
@@ -208,13 +217,14 @@ def test_words() -> None:
 @pytest.mark.parametrize(
     ("row", "text", "found"),
     [
-        ({"name": "Clock"}, "clo", True),
-        ({"name": "clock"}, "name", False),
-        ({"peers": ["1:2", "1:3"]}, "1:3", True),
-        ({"best": {"peer": "2:1"}, "x": None}, "2:1", True),
-        ({"client": 12}, "12", True),
-        ({"client": 12}, "1", False),
-        ({"local": True}, "true", False),
+        (Announce(name="Clock"), "clo", True),
+        (Announce(name="clock"), "name", False),
+        (Path(hops=["1:2", "1:3"]), "1:3", True),
+        (KnownNode(node="1:1", best=Path(peer="2:1")), "2:1", True),
+        (Announce(client=12), "12", True),
+        (Announce(client=12), "1", False),
+        (Flow(source=Origin(), local=True), "true", False),
+        (Flow(source=Origin(peer="1:9", sns=7)), "7", True),
     ],
 )
 def test_a_text_is_looked_for_in_what_rows_hold(row: Row, text: str, found: bool) -> None:

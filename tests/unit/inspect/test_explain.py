@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from laps.admin.client import LookError
+from laps.admin.client import AdminError
 from laps.inspect.drawing import draw_track
 from laps.inspect.explain import explain_track
 from laps.inspect.names import Wanted, track_of
 from support.inspect_fake import AT, TRACK, FakeNet, path, simple_line
 
 if TYPE_CHECKING:
+    from laps.admin.client import PageT
     from laps.inspect.trees import Hop, TrackStory
 
 Shape = tuple[str, list["Shape"]]
@@ -111,11 +112,11 @@ def test_rates_come_from_two_answers() -> None:
     key = f"tracks/{TRACK.hash}"
     answers = iter([AT, AT + 2])
 
-    async def find(view: str, **parameters: str | int) -> dict[str, object] | None:
-        if view == key:
+    async def find(page: type[PageT], name: str = "", **query: str | int) -> PageT | None:
+        if name == TRACK.hash:
             at = next(answers)
-            return {**api.views[key], "at": at, "received_bytes": 1000 * (at - AT)}
-        return await type(api).find(api, view, **parameters)
+            api.views[key] |= {"at": at, "received_bytes": round(1000 * (at - AT))}
+        return await type(api).find(api, page, name, **query)
 
     api.find = find  # type: ignore[method-assign]
     story = asyncio.run(explain_track(net.relays(), TRACK, rate_s=0.001))
@@ -224,7 +225,7 @@ def test_a_relay_that_goes_while_it_is_asked_is_no_reason_to_fail() -> None:
 
 
 def test_a_track_that_nobody_knows_is_an_error_with_the_way_out() -> None:
-    with pytest.raises(LookError, match=r"no track other/t y is known .*1:1, 1:2, 1:3.*laps show"):
+    with pytest.raises(AdminError, match=r"no track other/t y is known .*1:1, 1:2, 1:3.*laps show"):
         explain(simple_line(), wanted=track_of(["other/t", "y"]))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
-from laps.admin.client import LookError
+from laps.admin.client import AdminError
 from laps.inspect.drawing import draw_path
 from laps.inspect.paths import explain_path
 from support.inspect_fake import FakeNet, path
@@ -72,12 +72,12 @@ def test_who_cannot_be_asked_is_passed_as_the_last_one_knows_the_way(net: FakeNe
 
 
 def test_the_first_has_to_answer(net: FakeNet) -> None:
-    with pytest.raises(LookError, match=r"1:1 cannot be asked.*1:2, 1:3"):
+    with pytest.raises(AdminError, match=r"1:1 cannot be asked.*1:2, 1:3"):
         explain(net, "1:1", "1:3", "1:1")
 
 
 def test_a_node_that_nobody_knows_is_an_error(net: FakeNet) -> None:
-    with pytest.raises(LookError, match="no way leads from 1:1 to 9:9: it knows no node 9:9"):
+    with pytest.raises(AdminError, match="no way leads from 1:1 to 9:9: it knows no node 9:9"):
         explain(net, "1:1", "9:9")
 
 

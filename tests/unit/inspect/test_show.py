@@ -148,9 +148,9 @@ def test_nodes_are_shown_once_however_many_relays_tell_of_them() -> None:
         for other in others:
             net.relay(node).add("nodes", node=other, role="edge", best=path(other, srtt_us=4000))
     shown = ask(net, "nodes")
-    assert [row.values["node"] for row in shown.rows] == ["1:1", "1:2", "1:3", "1:9"]
+    assert [row.values.node for row in shown.rows] == ["1:1", "1:2", "1:3", "1:9"]
     # What only another relay knows has no way from the first.
-    assert [bool(row.values.get("best")) for row in shown.rows] == [False, True, True, False]
+    assert [bool(row.get("best")) for row in shown.rows] == [False, True, True, False]
     assert "as 1:1 sees them" in show.notes(shown, 100)[-1]
 
 
@@ -159,7 +159,7 @@ def test_a_control_server_is_called_so_and_does_not_say_where_nodes_are() -> Non
     net.relay("0:1", "control").add("nodes", node="1:1", role="edge", best=path("1:1"))
     net.relay("1:1").add("nodes", node="0:1", role="via", best=path("0:1"))
     shown = ask(net, "nodes")
-    assert [(row.values["node"], row.values["role"]) for row in shown.rows] == [
+    assert [(row.values.node, row.values.role) for row in shown.rows] == [
         ("1:1", "edge"),
         ("0:1", "control"),
     ]
@@ -188,9 +188,7 @@ def test_counters_are_a_row_each_and_are_filtered_by_text() -> None:
         "data": {"streams": 3456},
     }
     shown = ask(net, "counters", text="stream")
-    assert [(row.values["counter"], row.values["value"]) for row in shown.rows] == [
-        ("streams", 3456)
-    ]
+    assert [(row.values.counter, row.values.value) for row in shown.rows] == [("streams", 3456)]
     assert "3,456" in drawn(shown)
 
 
@@ -199,7 +197,9 @@ def test_of_events_the_last_are_shown_in_the_order_of_time() -> None:
     for node, at in (("1:1", AT - 30), ("1:2", AT - 20), ("1:1", AT - 10)):
         api = net.relay(node)
         api.views.setdefault("events", {"node": node, "at": AT, "total": 0, "events": []})
-        api.add("events", at=at, event=f"e{AT - at:.0f}", subject=node, detail="", reason="")
+        api.add(
+            "events", number=1, at=at, event=f"e{AT - at:.0f}", subject=node, detail="", reason=""
+        )
     text = drawn(ask(net, "events"), limit=2)
     assert "e30" not in text
     assert text.index("e20") < text.index("e10")

@@ -1,28 +1,31 @@
-"""A view that is a list: its keys now, each row when it is asked for."""
+"""A list before its rows are made: its keys now, each row when its turn comes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-Row = dict[str, Any]
+
+RowT = TypeVar("RowT", bound=msgspec.Struct, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """The rows of a view, before they are made."""
+class Table(Generic[RowT]):
+    """The rows of a list, before they are made."""
 
     size: int
     keys: Iterable[Any]
-    "In the order of the rows; gone through once, and the tables behind it may change meanwhile."
-    row: Callable[[Any], Row | None]
+    "In the order of the rows; gone through once, and what they lead to may change meanwhile."
+    row: Callable[[Any], RowT | None]
     "None where it is no longer there."
 
     @classmethod
-    def of(cls, keys: Collection[Any], row: Callable[[Any], Row | None]) -> Self:
+    def of(cls, keys: Collection[Any], row: Callable[[Any], RowT | None]) -> Self:
         """A table whose keys are there already."""
         return cls(len(keys), keys, row)
 
@@ -31,6 +34,8 @@ def contains(value: object, text: str) -> bool:
     """Whether a text is in a value, or in what the value holds; `text` is in lower case."""
     if isinstance(value, str):
         return text in value.lower()
+    if isinstance(value, msgspec.Struct):
+        return any(contains(item, text) for item in msgspec.structs.astuple(value))
     if isinstance(value, dict):
         return any(contains(item, text) for item in value.values())
     if isinstance(value, (list, tuple)):

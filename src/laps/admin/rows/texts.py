@@ -1,4 +1,4 @@
-"""Values as text: the names of tracks and nodes as people and JSON have them, and back."""
+"""The names of tracks and nodes as text, as people and JSON have them, and back."""
 
 from __future__ import annotations
 

@@ -1,12 +1,24 @@
-"""The tracks that a relay carries: who publishes and reads them here, and where they go."""
+"""The tracks that a relay carries: who publishes and reads them, where they go, what is kept."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import asdict
+
 from laps.admin.rows.network import path_row
-from laps.admin.rows.table import Row, Table
-from laps.admin.rows.tables import name_of
+from laps.admin.rows.sources import (
+    carried_keys,
+    flows_of,
+    is_known,
+    live_track,
+    meter_of,
+    name_of_track,
+    origin_of,
+    publisher_count,
+    route_of,
+)
+from laps.admin.rows.table import Table
 from laps.admin.rows.texts import (
     hash_text,
     node_text,
@@ -15,103 +27,101 @@ from laps.admin.rows.texts import (
     read_track,
     track_texts,
 )
-from laps.infobase.nodes import SessionId
+from laps.admin.schema.tracks import Cache, CachedTrack, Hop, OneTrack, Track
 from laps.types import hash_track
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Iterator
 
+    from laps.admin.rows.relay import Wall
     from laps.edge.edge import Edge
     from laps.relay.relay import Relay
-    from laps.routing.forwarding import Flow
-    from laps.tracks.meter import Meter
-    from laps.types import NodeId, TrackName
+    from laps.routing import forwarding
+    from laps.types import NodeId
 
-# So many streams are counted between two chances for others: half a millisecond.
+# This many streams are counted between two chances for others: half a millisecond.
 STREAMS_A_TURN: Final = 2000
 
 
 def count(relay: Relay) -> Iterator[None]:
-    """Have what has come of streams that are open counted, a little at a time."""
+    """Count what has come of streams that are open, a little at a time."""
     streams = relay.data.open_streams()
     for first in range(0, len(streams), STREAMS_A_TURN):
         relay.data.settle(streams[first : first + STREAMS_A_TURN])
         yield
 
 
-def tracks(relay: Relay, edge: Edge) -> Table:
+def tracks(relay: Relay, edge: Edge) -> Table[Track]:
     """Every track that is published, wanted or passed on here."""
-    live = relay.live
-    return Table.of([*live.tracks, *live.transit], lambda key: track(relay, edge, key))
+    return Table.of(carried_keys(relay), lambda key: track(relay, edge, key))
 
 
-def track(relay: Relay, edge: Edge, key: int) -> Row | None:
+def track(relay: Relay, edge: Edge, key: int) -> Track | None:
     """One track; None where nobody here has anything to do with it, or wants it elsewhere."""
-    live = relay.live.get(key)
-    meter = relay.live.transit.get(key) if live is None else live.meter
-    if meter is None and not relay.subscribes.sources(key):
+    if not is_known(relay, key):
         return None
+    live, meter = live_track(relay, key), meter_of(relay, key)
     namespace, name = track_texts(name_of_track(relay, key))
-    publishers: dict[Hashable, None] = dict.fromkeys(relay.tracks.asked(key))
-    if live is not None:
-        publishers |= dict.fromkeys(edge.sources(live))
-    flows = flows_of(relay, key, meter)
+    publishers = publisher_count(relay, edge, key)
+    flows = flows_of(relay, key)
     ingress = {node for flow in flows if (node := origin_of(relay, flow)) is not None}
     links = {link for flow in flows for link in flow.outs}
     egress = {node for link in links if (node := relay.node_of(link)) is not None}
     largest = None if live is None else live.largest()
-    return {
-        "track": hash_text(key),
-        "namespace": namespace,
-        "name": name,
-        "origin": bool(publishers),
-        "publishers": len(publishers),
-        "subscribers": 0 if live is None else len(live.subscribers),
-        "ingress": node_texts(ingress),
-        "egress": node_texts(egress),
-        "targets": node_texts({node for flow in flows for node in flow.targets}),
-        "received_bytes": 0 if meter is None else meter.received,
-        "sent_bytes": 0 if meter is None else meter.sent,
-        "cached_bytes": 0 if live is None else live.cached.size,
-        "cached_groups": 0 if live is None else len(live.cached.groups),
-        "largest": None if largest is None else [largest.group, largest.object],
-    }
+    return Track(
+        track=hash_text(key),
+        namespace=namespace,
+        name=name,
+        origin=bool(publishers),
+        publishers=publishers,
+        subscribers=0 if live is None else len(live.subscribers),
+        ingress=node_texts(ingress),
+        egress=node_texts(egress),
+        targets=node_texts({node for flow in flows for node in flow.targets}),
+        received_bytes=0 if meter is None else meter.received,
+        sent_bytes=0 if meter is None else meter.sent,
+        cached_bytes=0 if live is None else live.cached.size,
+        cached_groups=0 if live is None else len(live.cached.groups),
+        largest=None if largest is None else (largest.group, largest.object),
+    )
 
 
-def one_track(relay: Relay, edge: Edge, key: int, wall: Callable[[float], float]) -> Row | None:
+def one_track(relay: Relay, edge: Edge, key: int, wall: Wall) -> OneTrack | None:
     """One track, with the way to each of its targets and why it is that one."""
     row = track(relay, edge, key)
     if row is None:
         return None
-    live = relay.live.get(key)
-    meter = relay.live.transit.get(key) if live is None else live.meter
-    row["wanted_by"] = node_texts(relay.subscribes.sources(key))
     # What is sent to one node alone, to catch up, has flows of its own by the same way.
     hops = {
         (target, origin_of(relay, flow)): flow
-        for flow in flows_of(relay, key, meter)
+        for flow in flows_of(relay, key)
         for target in flow.targets
     }
-    row["hops"] = [
-        _hop(relay, flow, target, wall)
-        for (target, _), flow in sorted(hops.items(), key=lambda item: item[0][0])
-    ]
-    return row
+    return OneTrack(
+        **asdict(row),
+        node=node_text(relay.id),
+        at=wall.now,
+        wanted_by=node_texts(relay.subscribes.sources(key)),
+        hops=[
+            _hop(relay, flow, target, wall)
+            for (target, _), flow in sorted(hops.items(), key=lambda item: item[0][0])
+        ],
+    )
 
 
-def _hop(relay: Relay, flow: Flow, target: NodeId, wall: Callable[[float], float]) -> Row:
-    route = relay.explain_route(flow, target)
+def _hop(relay: Relay, flow: forwarding.Flow, target: NodeId, wall: Wall) -> Hop:
+    route = route_of(relay, flow, target)
     taken = next((link for link, out in flow.outs.items() if target in out.nodes), None)
     peer = None if taken is None else relay.node_of(taken)
     source = origin_of(relay, flow)
-    return {
-        "node": node_text(target),
-        "peer": None if peer is None else node_text(peer),
-        "from": None if source is None else node_text(source),
-        "reason": route.reason,
-        "path": None if route.path is None else path_row(route.path, wall),
-        "alternates": [path_row(path, wall) for path in route.alternates],
-    }
+    return Hop(
+        node=node_text(target),
+        peer=None if peer is None else node_text(peer),
+        source=None if source is None else node_text(source),
+        reason=route.reason,
+        path=None if route.path is None else path_row(route.path, wall),
+        alternates=[path_row(path, wall) for path in route.alternates],
+    )
 
 
 def find_track(relay: Relay, text: str) -> int | None:
@@ -119,36 +129,41 @@ def find_track(relay: Relay, text: str) -> int | None:
     key = read_hash(text)
     keys = [] if key is None else [key]
     keys += [hash_track(name).full_name_hash for name in read_track(text)]
-    live, wanted = relay.live, relay.subscribes
-    for key in keys:
-        if key in live.tracks or key in live.transit or wanted.sources(key):
-            return key
-    return None
+    return next((key for key in keys if is_known(relay, key)), None)
 
 
-def name_of_track(relay: Relay, key: int) -> TrackName | None:
-    """What a track is called, if somebody has said so here."""
-    live = relay.live.get(key)
-    if live is not None and live.name is not None:
-        return live.name
-    for source in relay.subscribes.sources(key):
-        info = relay.subscribes.get(source, key)
-        if info is not None and (name := name_of(info)) is not None:
-            return name
-    return None
+def cache(relay: Relay, wall: Wall) -> tuple[Cache, Table[CachedTrack]]:
+    """What is kept of tracks, in all and for each."""
+    kept = relay.live.cache
+    counters = kept.counters
+    page = Cache(
+        node=node_text(relay.id),
+        at=wall.now,
+        bytes=kept.size,
+        limit_bytes=kept.limits.total_bytes,
+        age_s=kept.limits.age_s,
+        groups=len(kept.order),
+        evicted_groups=counters.evicted_groups,
+        expired_groups=counters.expired_groups,
+        expired_objects=counters.expired_objects,
+        trimmed_streams=counters.trimmed_streams,
+    )
 
+    def row(key: int) -> CachedTrack | None:
+        track = live_track(relay, key)
+        if track is None or not track.cached.groups:
+            return None
+        namespace, name = track_texts(track.name)
+        groups = track.cached.groups
+        return CachedTrack(
+            track=hash_text(key),
+            namespace=namespace,
+            name=name,
+            bytes=track.cached.size,
+            groups=len(groups),
+            first_group=min(groups),
+            last_group=max(groups),
+        )
 
-def flows_of(relay: Relay, key: int, meter: Meter | None) -> list[Flow]:
-    """The flows of a track: of its publishers here, and those that it comes by from peers."""
-    fib = relay.fib
-    own = (fib.get((client, key)) for client in relay.tracks.asked(key))
-    found = [flow for flow in own if flow is not None]
-    if meter is not None:
-        found += [flow for flow in list(meter.flows) if fib.get(flow.key) is flow]
-    return found
-
-
-def origin_of(relay: Relay, flow: Flow) -> NodeId | None:
-    """The peer that a flow comes from; None for a publisher here."""
-    link_id = flow.key[0] if isinstance(flow.key, tuple) else None
-    return relay.node_of(SessionId(link_id)) if isinstance(link_id, int) else None
+    kept_tracks = [key for key, track in relay.live.tracks.items() if track.cached.groups]
+    return page, Table.of(kept_tracks, row)

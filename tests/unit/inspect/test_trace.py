@@ -7,28 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from laps.inspect import following as following_module
-from laps.inspect.following import Following, Until
+from laps.admin.schema.tracks import Arrival, Missed
+from laps.inspect import trace
 from laps.inspect.relays import Where
-from laps.inspect.tracing import GRACE_S, Collector, quantile
+from laps.inspect.trace import GRACE_S, Collector, Tracer, Until, quantile
 from support.inspect_fake import TRACK, FakeNet, simple_line
 
 if TYPE_CHECKING:
-    from laps.inspect.tracing import Traced
+    from laps.admin.client import PageT
+    from laps.inspect.trace import Traced
 
-Line = dict[str, Any]
+Line = Arrival | Missed
 
 
 def line(at_ms: float, source: str | None, number: int = 0, group: int = 1, **fields: Any) -> Line:
-    return {
-        "at": 1000 + at_ms / 1000,
-        "group": group,
-        "subgroup": 0,
-        "object": number,
-        "from": source,
-        "bytes": 100,
-        **fields,
-    }
+    made = {"at": 1000 + at_ms / 1000, "group": group, "subgroup": 0, "object": number}
+    return Arrival(**made | {"source": source, "bytes": 100} | fields)
 
 
 def collected(
@@ -134,7 +128,7 @@ def test_what_the_far_end_does_not_tell_of_is_counted() -> None:
 
 def test_what_a_relay_missed_and_the_end_of_the_track_are_noted() -> None:
     collector, _ = collected(
-        ("1:1", {"missed": 4}), ("1:1", {"missed": 3}), ("1:1", line(0, None, status=4))
+        ("1:1", Missed(missed=4)), ("1:1", Missed(missed=3)), ("1:1", line(0, None, status=4))
     )
     assert collector.missed == {"1:1": 7}
     assert collector.ended
@@ -158,13 +152,13 @@ def test_programs_get_arrivals_and_hops() -> None:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks are a moment apart, and nobody is looked for on this machine."""
-    monkeypatch.setattr(following_module, "LOOK_S", 0.02)
-    monkeypatch.setattr(following_module, "TURN_S", 0.005)
+    monkeypatch.setattr(trace, "LOOK_S", 0.02)
+    monkeypatch.setattr(trace, "TURN_S", 0.005)
 
     async def nobody(relays: object, where: object) -> list[str]:
         return []
 
-    monkeypatch.setattr(following_module, "find_more", nobody)
+    monkeypatch.setattr(trace, "find_more", nobody)
 
 
 class Followed:
@@ -176,7 +170,7 @@ class Followed:
 
         async def run() -> str:
             relays = net.relays()
-            made = Following(relays, Where(), TRACK, self.shown.append, self.told.append)
+            made = Tracer(relays, Where(), TRACK, self.shown.append, self.told.append)
             self.collector = made.collector
             return await made.run(until)
 
@@ -217,13 +211,12 @@ def test_it_ends_when_the_publisher_says_that_the_track_is_over() -> None:
 def test_it_ends_when_nobody_publishes_any_more() -> None:
     net = traced_line()
     api = net.apis["1:1"]
-    before = api.views[f"tracks/{TRACK.hash}"]
     looks: list[int] = []
     plain = api.find
 
-    async def find(view: str, **parameters: str | int) -> Line | None:
+    async def find(page: type[PageT], name: str = "", **query: str | int) -> PageT | None:
         looks.append(1)
-        return before if len(looks) < 2 else await plain("gone")
+        return await plain(page, name if len(looks) < 2 else "gone")
 
     api.find = find  # type: ignore[method-assign]
     assert "nobody publishes it any more" in Followed(net, Until()).ended
