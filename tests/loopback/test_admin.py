@@ -95,6 +95,7 @@ async def test_a_track_is_followed_from_relay_to_relay() -> None:
         assert at_origin["targets"] == at_origin["wanted_by"] == ["1:3"]
         assert at_origin["received_bytes"] >= 1200
         assert at_origin["sent_bytes"] >= 1200
+        check(at_origin, "OneTrack")
         (hop,) = at_origin["hops"]
         check(hop, "Hop")
         assert (hop["node"], hop["peer"], hop["reason"]) == ("1:3", "1:2", "only path")
@@ -163,7 +164,7 @@ async def test_nodes_are_shown_with_best_and_alternate_paths() -> None:
         relay = near.runner.relay
         await until(lambda: len(relay.nodes.candidates(far.runner.relay.id)) == 2)
         row = await near.ask("/v1/nodes/1:3")
-        check(row, "KnownNode")
+        check(row, "OneNode")
         assert row["best"]["hops"] == ["1:3"]
         assert row["reason"] == "fewest hops: 0 against 1 via 1:2"
         assert [path["hops"] for path in row["alternates"]] == [["1:2", "1:3"]]
