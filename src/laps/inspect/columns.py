@@ -114,6 +114,11 @@ def _count(head: str, field: str) -> Column:
     return Column(head, lambda row: units.number(row.get(field)), right=True)
 
 
+def _rare(head: str, field: str) -> Column:
+    """A count that is 0 while all is well, and then takes no room."""
+    return Column(head, lambda row: units.number(row.get(field) or None), right=True)
+
+
 def _bytes(head: str, field: str) -> Column:
     """An amount that grows: in all, or a second where that is known."""
 
@@ -288,6 +293,7 @@ VIEWS: Final = {
                 _bytes("sent", "sent_bytes"),
                 _bytes("received", "received_bytes"),
                 Column("lost", _loss, right=True),
+                _rare("probes", "probe_timeouts"),
                 _size("queue", "queue_bytes"),
                 _count("leads to", "leads_to"),
                 _since("up"),

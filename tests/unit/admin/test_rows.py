@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,10 +15,11 @@ from laps.admin.rows.texts import bytes_text, read_hash, read_track, track_texts
 from laps.admin.schema.network import Announce, KnownNode, Path, Subscribe
 from laps.admin.schema.tracks import Flow, NodeSet, OneTrack, Origin
 from laps.edge.edge import Edge, EdgeSettings
+from laps.net.engine import Stats
 from laps.relay.path_watch import PathWatch
 from laps.relay.roles import Role
 from laps.routing.plan import NO_PLAN, Plan
-from laps.types import TrackName, hash_track, parse_node_id
+from laps.types import PeerMode, TrackName, hash_track, parse_node_id
 from support.relays import App, Net, track_hash
 
 if TYPE_CHECKING:
@@ -90,6 +93,31 @@ def test_a_node_that_is_gone_when_its_row_is_made_has_none() -> None:
     for wire in diamond.up:
         wire.cut()
     assert rows(table) == []
+
+
+class Links(dict[Any, Any]):
+    """The connections of a relay's links, each with what its transport counts."""
+
+    def __init__(self, relay: Relay, **figures: int) -> None:
+        egress = SimpleNamespace(queued_bytes=5, counters=SimpleNamespace(dropped_groups=1))
+        for peer in relay.peers.values():
+            for number, link_id in enumerate(peer.links):
+                stats = replace(Stats(9, 0, 0, 0, 0, 0, 0, 0, 0), **figures)
+                stats = replace(stats, srtt_us=stats.srtt_us + number)
+                connection = SimpleNamespace(stats=lambda it=stats: it, buffered_bytes=2)
+                self[link_id] = SimpleNamespace(connection=connection, egress=egress)
+
+
+def test_a_peer_has_what_the_transports_of_all_its_connections_count() -> None:
+    net = Net()
+    near, far = net.relay("1:1"), net.relay("1:2")
+    for mode in (PeerMode.CONTROL, PeerMode.DATA):
+        net.wire(near, far, mode=mode)
+    net.settle()
+    runner: Any = SimpleNamespace(relay=near, links=Links(near, lost_packets=3, probe_timeouts=4))
+    (row,) = rows(network.peers(runner, later))
+    assert (row.connections, row.srtt_us, row.lost_packets, row.probe_timeouts) == (2, 9, 6, 8)
+    assert (row.queue_bytes, row.dropped_groups, row.mode) == (14, 2, "both")
 
 
 def test_a_hop_says_why_it_is_the_one() -> None:

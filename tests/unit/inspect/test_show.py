@@ -113,6 +113,16 @@ def test_amounts_are_in_units_that_people_read() -> None:
     assert not text.startswith("node")
 
 
+def test_probe_timeouts_of_a_peer_take_a_column_once_there_are_some() -> None:
+    assert "probes" not in drawn(ask(net_of("peers"), "peers"))
+    net = net_of("peers")
+    net.apis["1:1"].views["peers"]["peers"] = [{**PEER, "probe_timeouts": 1234}]
+    shown = ask(net, "peers")
+    assert "probes" in drawn(shown)
+    assert "1,234" in drawn(shown)
+    assert shown.to_mapping()["answers"][0]["peers"][0]["probe_timeouts"] == 1234
+
+
 def test_rates_take_the_place_of_amounts_where_there_are_two_answers() -> None:
     before, after = net_of("peers"), net_of("peers")
     after.apis["1:1"].views["peers"] = {

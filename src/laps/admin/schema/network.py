@@ -50,6 +50,9 @@ class Peer(Row, frozen=True, kw_only=True):
     ] = 0
     sent_packets: Annotated[Count, says("Packets sent to a peer."), COUNTER] = 0
     lost_packets: Annotated[Count, says("Packets to a peer that were lost."), COUNTER] = 0
+    probe_timeouts: Annotated[
+        Count, says("Times that a peer acknowledged nothing in time and was probed."), COUNTER
+    ] = 0
     queue_bytes: Annotated[Count, says("Bytes that wait to be sent to a peer."), GAUGE] = 0
     dropped_groups: Annotated[
         Count, says("Groups not sent because a peer does not keep up."), COUNTER
