@@ -153,8 +153,7 @@ class RelayCollector(Collector):
         for table, size in (here.sizes() | carried_counts(here)).items():
             family.add_metric([table], size)
         yield family
-        page, _ = tracks.cache(here, relay.Wall())
-        yield from _of_one(_CACHE, "laps_cache", page)
+        yield from _of_one(_CACHE, "laps_cache", tracks.cache(here, relay.Wall()))
         closes = CounterMetricFamily(
             "laps_closed_connections",
             "Connections that ended, by kind (peer, client) and code.",

@@ -130,7 +130,8 @@ async def _sns(request: Request) -> Response:
 
 
 async def _cache(request: Request) -> Response:
-    return list_answer(request, *tracks.cache(_runner(request).relay, Wall()))
+    here = _runner(request).relay
+    return list_answer(request, tracks.cache(here, Wall()), tracks.cached_tracks(here))
 
 
 # -- clients ---------------------------------------------------------------------------------------

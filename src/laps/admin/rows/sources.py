@@ -50,9 +50,8 @@ def live_track(relay: Relay, key: int) -> LiveTrack | None:
     return relay.live.get(key)
 
 
-def meter_of(relay: Relay, key: int) -> Meter | None:
+def meter_of(relay: Relay, key: int, live: LiveTrack | None) -> Meter | None:
     """What counts the bytes of a track, if it passes here."""
-    live = live_track(relay, key)
     return relay.live.transit.get(key) if live is None else live.meter
 
 
@@ -69,18 +68,16 @@ def is_known(relay: Relay, key: int) -> bool:
     return key in live.tracks or key in live.transit or bool(relay.subscribes.sources(key))
 
 
-def publisher_count(relay: Relay, edge: Edge, key: int) -> int:
+def publisher_count(relay: Relay, edge: Edge, key: int, live: LiveTrack | None) -> int:
     """How many clients here publish a track, or were asked for it."""
     publishers: dict[Hashable, None] = dict.fromkeys(relay.tracks.asked(key))
-    live = live_track(relay, key)
     if live is not None:
         publishers |= dict.fromkeys(edge.sources(live))
     return len(publishers)
 
 
-def name_of_track(relay: Relay, key: int) -> TrackName | None:
+def name_of_track(relay: Relay, key: int, live: LiveTrack | None) -> TrackName | None:
     """What a track is called, if some message here has its name."""
-    live = live_track(relay, key)
     if live is not None and live.name is not None:
         return live.name
     for source in relay.subscribes.sources(key):
@@ -101,9 +98,9 @@ def name_of_subscribe(info: SubscribeInfo) -> TrackName | None:
 # -- flows -----------------------------------------------------------------------------------------
 
 
-def flows_of(relay: Relay, key: int) -> list[Flow]:
+def flows_of(relay: Relay, key: int, meter: Meter | None) -> list[Flow]:
     """The flows of a track: of its publishers here, and those that it comes by from peers."""
-    fib, meter = relay.fib, meter_of(relay, key)
+    fib = relay.fib
     own = (fib.get((client, key)) for client in relay.tracks.asked(key))
     found = [flow for flow in own if flow is not None]
     if meter is not None:
@@ -116,16 +113,12 @@ def source_of(flow: Flow) -> tuple[Hashable, int | None]:
     return flow.key if isinstance(flow.key, tuple) else (flow.key, None)
 
 
-def link_of(flow: Flow) -> SessionId | None:
-    """The link that a flow comes by; None for a client's."""
-    source, number = source_of(flow)
-    return SessionId(source) if isinstance(source, int) and number is not None else None
-
-
 def origin_of(relay: Relay, flow: Flow) -> NodeId | None:
     """The peer that a flow comes from; None for a publisher here."""
-    link = link_of(flow)
-    return None if link is None else relay.node_of(link)
+    source, number = source_of(flow)
+    if number is None or not isinstance(source, int):
+        return None
+    return relay.node_of(SessionId(source))
 
 
 def ingress_flow(relay: Relay, link: SessionId, sns_id: int) -> Flow | None:

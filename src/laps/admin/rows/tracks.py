@@ -58,12 +58,13 @@ def tracks(relay: Relay, edge: Edge) -> Table[Track]:
 
 def track(relay: Relay, edge: Edge, key: int) -> Track | None:
     """One track; None where nobody here has anything to do with it, or wants it elsewhere."""
-    if not is_known(relay, key):
+    live = live_track(relay, key)
+    meter = meter_of(relay, key, live)
+    if meter is None and not is_known(relay, key):
         return None
-    live, meter = live_track(relay, key), meter_of(relay, key)
-    namespace, name = track_texts(name_of_track(relay, key))
-    publishers = publisher_count(relay, edge, key)
-    flows = flows_of(relay, key)
+    namespace, name = track_texts(name_of_track(relay, key, live))
+    publishers = publisher_count(relay, edge, key, live)
+    flows = flows_of(relay, key, meter)
     ingress = {node for flow in flows if (node := origin_of(relay, flow)) is not None}
     links = {link for flow in flows for link in flow.outs}
     egress = {node for link in links if (node := relay.node_of(link)) is not None}
@@ -91,12 +92,9 @@ def one_track(relay: Relay, edge: Edge, key: int, wall: Wall) -> OneTrack | None
     row = track(relay, edge, key)
     if row is None:
         return None
+    flows = flows_of(relay, key, meter_of(relay, key, live_track(relay, key)))
     # What is sent to one node alone, to catch up, has flows of its own by the same way.
-    hops = {
-        (target, origin_of(relay, flow)): flow
-        for flow in flows_of(relay, key)
-        for target in flow.targets
-    }
+    hops = {(target, origin_of(relay, flow)): flow for flow in flows for target in flow.targets}
     return OneTrack(
         **asdict(row),
         node=node_text(relay.id),
@@ -132,11 +130,11 @@ def find_track(relay: Relay, text: str) -> int | None:
     return next((key for key in keys if is_known(relay, key)), None)
 
 
-def cache(relay: Relay, wall: Wall) -> tuple[Cache, Table[CachedTrack]]:
-    """What is kept of tracks, in all and for each."""
+def cache(relay: Relay, wall: Wall) -> Cache:
+    """What is kept of tracks in all; `cached_tracks` are the rows."""
     kept = relay.live.cache
     counters = kept.counters
-    page = Cache(
+    return Cache(
         node=node_text(relay.id),
         at=wall.now,
         bytes=kept.size,
@@ -148,6 +146,10 @@ def cache(relay: Relay, wall: Wall) -> tuple[Cache, Table[CachedTrack]]:
         expired_objects=counters.expired_objects,
         trimmed_streams=counters.trimmed_streams,
     )
+
+
+def cached_tracks(relay: Relay) -> Table[CachedTrack]:
+    """What is kept of each track."""
 
     def row(key: int) -> CachedTrack | None:
         track = live_track(relay, key)
@@ -166,4 +168,4 @@ def cache(relay: Relay, wall: Wall) -> tuple[Cache, Table[CachedTrack]]:
         )
 
     kept_tracks = [key for key, track in relay.live.tracks.items() if track.cached.groups]
-    return page, Table.of(kept_tracks, row)
+    return Table.of(kept_tracks, row)
