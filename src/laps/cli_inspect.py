@@ -85,7 +85,7 @@ def _where(admin: list[str] | None, token: str) -> Where:
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T | None:
-    """Run it; who goes away, or presses Ctrl-C, has seen enough."""
+    """Run it; a reader that leaves, or presses Ctrl-C, has seen enough."""
     try:
         return uvloop.run(work)
     except KeyboardInterrupt:

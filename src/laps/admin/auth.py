@@ -1,4 +1,4 @@
-"""Who may ask: whoever shows the token, or, where there is none, whoever means this machine.
+"""Which requests are answered: those with the token, or, without one, those to this machine.
 
 A relay on loopback without a token answers only to requests that name a loopback address or
 `localhost` in `Host`. A web page may have its own name lead to 127.0.0.1 and so have a browser ask
@@ -17,12 +17,12 @@ from laps.admin.schema.relay import Alive, Ready
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-# Whoever restarts a relay need not know its secrets, and learns none.
+# A supervisor that restarts relays does not know their secrets, and these pages have none.
 OPEN_PATHS: Final = frozenset({Alive.path, Ready.path})
 
 
 class Doorkeeper:
-    """Refuses whoever may not ask, before anything is looked at."""
+    """Refuses what may not be asked, before anything is read."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
@@ -46,7 +46,7 @@ class Doorkeeper:
 
     def _shown(self, headers: dict[bytes, bytes]) -> bool:
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-        # Both are compared: whether one was right must not be told by the time it takes.
+        # Both are compared, so that the time it takes does not tell whether one was right.
         return hmac.compare_digest(token.strip(), self._token) and scheme.lower() == b"bearer"
 
 

@@ -1,4 +1,4 @@
-"""Asks relays over their admin API, for everyone who looks into them (docs/admin.md).
+"""Asks relays over their admin API, for every program that looks into them (docs/admin.md).
 
 AdminError            what went wrong, in words
     NotFound          the relay knows no such thing, in its own words
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 PageT = TypeVar("PageT", bound="Page")
 T = TypeVar("T")
 
-# Somebody who listens takes a connection at once, even far away.
+# A process that listens takes a connection at once, even far away.
 CONNECT_S: Final = 3.0
 
 # A relay that is busy with a long list is silent for less than this.

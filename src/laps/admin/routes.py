@@ -1,4 +1,4 @@
-"""What is asked for, and who answers."""
+"""The paths of the admin API, and the functions that answer them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Where a relay is looked into: a socket that listens, and a web server behind it once it is used.
+"""Where the admin API listens: a socket, and a web server for it once somebody connects.
 
 The web server takes 7 MB and a tenth of a second to load. A relay that nobody looks into does
-without it; the first who does waits that long, and what passes the relay does not, since it is
-loaded beside it.
+without it. The first request waits that long, and the data path does not, since it is loaded in a
+thread.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Where a relay is looked for when nothing is said: the next port after the clients'.
+# The default address: the next port after the clients'.
 DEFAULT: Final = Address("127.0.0.1", 33436)
 
-# So many may wait to be let in.
+# This many connections may wait to be accepted.
 BACKLOG: Final = 100
 
 WORDS: Final = "relays"
@@ -51,7 +51,7 @@ class Admin:
         self._leave_word()
 
     def _leave_word(self) -> None:
-        """So that who is on this machine finds us; without it they need the address."""
+        """Programs on this machine find us by it; without it they need the address."""
         relay = self._runner.relay
         word = {"node": format_node_id(relay.id), "role": relay.role.value}
         try:
@@ -105,7 +105,7 @@ def read_token(config: AdminConfig) -> str:
 
 
 def _bind(listen: Address | None) -> socket.socket:
-    """The socket; where nothing was said, at the usual port or at any that is free."""
+    """The socket: at the address that is configured, or at the default or any free port."""
     if listen is not None:
         return _socket(listen)
     try:

@@ -84,7 +84,7 @@ class _Lines(StreamingResponse):
 async def _lines(
     begun: Trace, news: asyncio.Event, stopping: asyncio.Event
 ) -> AsyncIterator[bytes]:
-    yield b"\n"  # who reads knows by it that the trace has begun
+    yield b"\n"  # so that the reader knows that the trace has begun
     stop = asyncio.ensure_future(stopping.wait())
     try:
         while not stop.done():
@@ -103,10 +103,10 @@ async def _lines(
 
 
 def _ahead() -> float:
-    """How far the time of day is ahead of the relay's clock.
+    """What the time of day is more than the relay's clock.
 
-    Whoever is made to wait between two looks at clocks would be wrong by as much as that: of a few
-    tries the quickest counts.
+    A pause between the two readings of clocks would be an error of as much: of a few tries the
+    quickest counts.
     """
     tries = []
     for _ in range(TRIES):

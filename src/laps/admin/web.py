@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     from laps.net.runner import Runner
 
-# Whoever looks in needs a few connections; more than this is a mistake, or worse.
+# A program that asks needs a few connections; more than this is a mistake, or worse.
 MAX_CONNECTIONS: Final = 200
 
-# An answer under way has this long when the relay stops; nobody waits for a stream that lasts.
+# An answer under way has this long when the relay stops; a stream that lasts is ended.
 GOODBYE_S: Final = 1
 
 
@@ -78,12 +78,12 @@ class _Server(uvicorn.Server):
         yield
 
     async def main_loop(self) -> None:
-        """Until it is told to leave: its own looks for that ten times a second."""
+        """Until `leave` is set; uvicorn's own loop wakes up ten times a second to see."""
         await self.leave.wait()
 
 
 def application(runner: Runner) -> Starlette:
-    """The views, for whoever has been let in."""
+    """The pages, for requests that were let in."""
     app = Starlette(routes=ROUTES, exception_handlers={HTTPException: _refused, Exception: _failed})
     app.router.redirect_slashes = False
     app.state.runner = runner

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from laps.admin.client import AdminClient, Pool
-from laps.dashboard.following import Following
+from laps.dashboard.delays import TrackDelays
 from laps.dashboard.history import History
 from laps.dashboard.picture import OWN, Topology, matching, tracks_of, tree_of
 from laps.dashboard.watching import ROUND_S, Unanswered, Watch
@@ -74,7 +74,7 @@ class Network:
         "Relays that answered once and do not now."
         self._tracks: list[Row] = []
         self._tracks_of: object = None
-        self._following = Following()
+        self._delays = TrackDelays()
         self.history = History()
         self.run_id = secrets.token_hex(4)
         "A page that sees another one begins anew: numbers count from one again."
@@ -92,7 +92,7 @@ class Network:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self._following.close()
+            await self._delays.close()
             await self._pool.close()
 
     async def _run(self) -> None:
@@ -103,7 +103,7 @@ class Network:
                 next_find = now + FIND_EACH_S
                 self._look_around()
             self.tick(time.time())
-            await self._following.keep(list(self._watches.values()), now)
+            await self._delays.keep(list(self._watches.values()), now)
             await asyncio.sleep(max(0.0, now + ROUND_S - time.monotonic()))
 
     def _look_around(self) -> None:
@@ -135,11 +135,11 @@ class Network:
         """Keep how things are at this second."""
         self.refresh()
         if self._watches:
-            added = self._following.added_us()
+            added = self._delays.added_us()
             self.history.sample(self.nodes, self.links, wall, added)
 
     def refresh(self) -> None:
-        """Put together what relays have said by now."""
+        """Put together the latest answers of relays."""
         relays = self.relays
         self.nodes = self._topology.nodes(relays)
         self.links = self._topology.links(relays)
@@ -202,7 +202,7 @@ class Network:
         row = next((row for row in tracks if row["track"] == track), {})
         tree = row | tree_of(self.relays, track)
         if tree["nodes"]:
-            added = self._following.want(track, time.monotonic()).arrivals.added_us()
+            added = self._delays.want(track, time.monotonic()).arrivals.added_us()
             for node in tree["nodes"]:
                 node["added_us"] = added.get(node["id"])
         return tree

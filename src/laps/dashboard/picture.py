@@ -190,7 +190,7 @@ def matching(tracks: Iterable[Row], words: str) -> list[Row]:
 
 
 def tree_of(relays: Sequence[Relay], track: str) -> Row:
-    """The way of a track now: from where to where it is copied, and who publishes and reads it.
+    """The way of a track now: from where to where it is copied, and where it is published and read.
 
     A copy counts if the relay that sends it says so, or the one that receives it: of two ends one
     may not be asked.
@@ -199,7 +199,7 @@ def tree_of(relays: Sequence[Relay], track: str) -> Row:
     # Who has announced a namespace above it stands ready to send it, and has nothing to send.
     idle = {node for node, seen in held if not (seen.received_bytes or seen.ingress)}
     if len(idle) == len(held):
-        idle = set()  # nobody has anything yet: those who may are all there is to show
+        idle = set()  # no relay has anything yet: those that may are all there is to show
     copies: dict[tuple[str, str], int] = {}
     nodes: dict[str, Row] = {}
     for node, seen in held:

@@ -1,4 +1,4 @@
-"""One relay as the dashboard sees it: what it said last, and since when it says nothing."""
+"""One relay as the dashboard sees it: its last answers, and since when it gives none."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Rates:
 
 
 class Relay:
-    """An address of an admin API, and what the relay behind it says."""
+    """An address of an admin API, and what the relay there answers."""
 
     def __init__(self, url: str, now: float) -> None:
         self.url = url
@@ -98,7 +98,7 @@ class Relay:
         self.rates.read(counts, now)
 
     def failed(self, words: str, wall: float) -> None:
-        """It does not answer, and this is why. What it said before is kept: it is drawn in grey."""
+        """It does not answer, and this is why. Its last answers are kept: it is drawn in grey."""
         if self.answers:
             self.answers, self.since = False, wall
             self.tracks, self.tracks_version = {}, self.tracks_version + 1

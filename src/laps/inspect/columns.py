@@ -143,7 +143,7 @@ def _since(head: str, field: str = "since") -> Column:
 
     def show(row: Row) -> str:
         then = row.get(field)
-        return units.NOTHING if not then else units.lasting(row.at - then)
+        return units.NOTHING if not then else units.duration(row.at - then)
 
     return Column(head, show, right=True)
 
@@ -207,7 +207,7 @@ def _largest(row: Row) -> str:
 
 
 def _speaks(row: Row) -> str:
-    """The protocol; what it runs on is QUIC itself unless it is said."""
+    """The protocol, and what it runs on where that is not QUIC itself."""
     over = row.get("transport")
     return f"{row.get('protocol')}{'/web' if over == 'webtransport' else ''}"
 

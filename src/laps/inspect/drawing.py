@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from laps.inspect.trees import Hop, PathStory, Step, TrackStory, Way, Why
 
 
-# So many of the ways that were not taken are told, the best first; a program has them all.
+# This many of the ways that were not taken are shown, the best first; JSON has them all.
 FEW: Final = 4
 
 
 def draw_track(story: TrackStory) -> list[Tree | Text]:
-    """How a track goes: a tree for each relay that it comes from, and what is to be said."""
+    """How a track goes: a tree for each relay that it comes from, and the notes."""
     head = Text.assemble("track ", (story.track, "bold"))
     if story.track != story.hash:
         head.append(f" ({story.hash})", "dim")

@@ -129,7 +129,7 @@ class _Walk:
                 self._rates[node] = max(0.0, came / (row.at - before.at))
 
     async def story(self) -> TrackStory:
-        """The trees, and what is to be said of them."""
+        """The trees, with notes and defects."""
         story = self._story
         for node in self._relays.apis:
             if self._roles.get(node) != "stub":
@@ -333,7 +333,7 @@ class _Walk:
             together.setdefault((hop.reason, ways), []).append(target)
         return tuple(Why(tuple(nodes), *reason) for reason, nodes in together.items())
 
-    # -- what is to be said ------------------------------------------------------------------------
+    # -- notes and defects -------------------------------------------------------------------------
 
     def _check(self, root: Hop) -> None:
         """A relay that has the same twice."""

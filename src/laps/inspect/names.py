@@ -40,7 +40,7 @@ def node_text(text: str) -> str:
 
 
 def by_number(nodes: Iterable[str]) -> tuple[str, ...]:
-    """Node ids in their order, each once: 1:10 comes behind 1:9."""
+    """Node ids in their order, each once: 1:10 comes after 1:9."""
     return tuple(sorted(set(nodes), key=parse_node_id))
 
 

@@ -42,7 +42,7 @@ class Shown:
     silent: dict[str, str] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
     one: bool = False
-    "A single relay was asked, so nobody needs to be told which."
+    "A single relay was asked, so that no column has to say which."
 
     @property
     def total(self) -> int:
@@ -180,7 +180,7 @@ def _shortened(shown: Shown, limit: int) -> list[Row]:
 
 
 def notes(shown: Shown, limit: int) -> list[str]:
-    """What is to be said below the table."""
+    """The lines below the table."""
     said: list[str] = []
     view, count = shown.view, len(shown.rows)
     if not count:
@@ -192,7 +192,7 @@ def notes(shown: Shown, limit: int) -> list[str]:
     for answer in shown.answers:
         if isinstance(answer, Cache):
             held, most = units.size(answer.bytes), units.size(answer.limit_bytes)
-            age = units.lasting(answer.age_s)
+            age = units.duration(answer.age_s)
             said.append(f"{answer.node} keeps {held} of at most {most}, for {age}")
     if shown.answers and isinstance(first := shown.answers[0], Nodes) and view.name == "nodes":
         said.append(f"ways and delays as {first.node} sees them")
@@ -268,7 +268,7 @@ class Overview:
                 units.size(row["memory_bytes"]),
                 units.size(row["sent_bytes"]),
                 units.size(row["received_bytes"]),
-                units.lasting(row["up_s"]),
+                units.duration(row["up_s"]),
                 row["admin"].removeprefix("http://"),
             )
         return drawn

@@ -38,7 +38,7 @@ GRACE_S: Final = 0.5
 # Objects that wait for the rest of their arrivals: half a second of a fast track.
 MAX_OPEN: Final = 20_000
 
-# The figures of a hop are of so many objects at most, the last ones.
+# The figures of a hop are of this many objects at most, the last ones.
 MAX_SAMPLES: Final = 100_000
 
 END_OF_TRACK: Final = 4
@@ -71,7 +71,7 @@ class Traced:
     "Where it came a second time."
 
     def passages(self, above: Above) -> list[Passage]:
-        """Each way it came between two relays that have said when."""
+        """Each way it came between two relays that both saw it."""
         passed = []
         for node, (at, source) in sorted(self.arrivals.items(), key=lambda item: item[1][0]):
             link = [node]
@@ -116,7 +116,7 @@ class Traced:
 
 
 def link_mapping(link: Link) -> dict[str, Any]:
-    """For programs; `through` are relays between the two that have not told of an object."""
+    """For programs; `through` are relays between the two that did not show an object."""
     ends = {"from": link[0], "to": link[-1]}
     return ends if len(link) == 2 else {**ends, "through": list(link[1:-1])}
 

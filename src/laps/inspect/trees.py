@@ -69,9 +69,9 @@ class Hop:
     bytes_per_s: float | None = None
     "What comes in of the track."
     srtt_us: int | None = None
-    "Of the link from the relay above,"
+    "The round trip of the link from the relay above."
     sum_us: int | None = None
-    "and of all links from the publisher's relay on."
+    "The round trips of all links from the publisher's relay to here."
     targets: tuple[str, ...] = ()
     "The s-relays that it leads to, itself among them."
     why: tuple[Why, ...] = ()
@@ -111,7 +111,7 @@ class TrackStory:
     roots: list[Hop] = field(default_factory=list)
     "The relays that it comes from."
     notes: list[str] = field(default_factory=list)
-    "What is to be said besides."
+    "Everything else that a reader has to know."
     defects: list[str] = field(default_factory=list)
     "What must never be."
 

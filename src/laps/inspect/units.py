@@ -52,7 +52,7 @@ def delay(microseconds: float | None) -> str:
     return f"{sign}{_digits(us / 1_000_000)} s"
 
 
-def lasting(seconds: float | None) -> str:
+def duration(seconds: float | None) -> str:
     """A long time: 12 s, 5 min, 3 h, 2 d."""
     if seconds is None:
         return NOTHING

@@ -50,7 +50,7 @@ def test_delays_have_two_digits_or_three(us: float | None, text: str) -> None:
     [(None, "-"), (-1, "0 s"), (90, "90 s"), (300, "5 min"), (7_300, "2 h"), (200_000, "2 d")],
 )
 def test_long_times_are_in_the_unit_that_fits(seconds: float | None, text: str) -> None:
-    assert units.lasting(seconds) == text
+    assert units.duration(seconds) == text
 
 
 def test_shares_and_counts() -> None:

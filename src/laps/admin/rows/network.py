@@ -77,7 +77,7 @@ def path_row(path: PathCandidate, wall: Callable[[float], float], *, admitted: b
 
 
 def peers(runner: Runner, wall: Callable[[float], float]) -> Table[Peer]:
-    """The peers that have said who they are, with what their connections carry together."""
+    """The peers that have introduced themselves, with what their connections carry together."""
 
     def row(node_id: NodeId) -> Peer | None:
         relay = runner.relay

@@ -43,7 +43,7 @@ def namespace_text(namespace: tuple[bytes, ...]) -> str:
 
 
 def track_texts(name: TrackName | None) -> tuple[str, str]:
-    """Namespace and name; both empty where nobody here has said them."""
+    """Namespace and name; both empty where only the hash is known."""
     return ("", "") if name is None else (namespace_text(name.namespace), bytes_text(name.name))
 
 

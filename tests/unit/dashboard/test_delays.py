@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from laps.dashboard.following import KEPT_OBJECTS, LEAVE_S, MAX_FOLLOWED, Arrivals, Following
+from laps.dashboard.delays import KEPT_OBJECTS, LEAVE_S, MAX_TRACED, Arrivals, TrackDelays
 from laps.dashboard.network import Address, Network
 from support.admin_fake import FakeRelay, FakeRelays
 
@@ -73,12 +73,12 @@ def _added(network: Network) -> dict[str, int]:
 
 def test_tracks_that_nobody_looks_at_are_left_and_many_at_once_are_not_followed() -> None:
     async def scene() -> None:
-        following = Following()
-        for number in range(MAX_FOLLOWED + 2):
-            following.want(f"{number}", float(number) / 100)
-        await following.keep([], 1.0)
-        assert sorted(following.added_us()) == ["2", "3", "4", "5"]
-        await following.keep([], 1.0 + LEAVE_S)
-        assert following.added_us() == {}
+        delays = TrackDelays()
+        for number in range(MAX_TRACED + 2):
+            delays.want(f"{number}", float(number) / 100)
+        await delays.keep([], 1.0)
+        assert sorted(delays.added_us()) == ["2", "3", "4", "5"]
+        await delays.keep([], 1.0 + LEAVE_S)
+        assert delays.added_us() == {}
 
     asyncio.run(scene())

@@ -1,6 +1,6 @@
 """How much later the objects of a track begin to arrive at each relay, while somebody looks at it.
 
-A trace takes time of a relay's data path: only tracks that are chosen on a page are followed,
+A trace takes time of a relay's data path: only tracks that are chosen on a page are traced,
 for as long as they are.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 KEPT_OBJECTS = 128
 
 # Pages that look at more tracks than these at once see the delays of the latest.
-MAX_FOLLOWED = 4
+MAX_TRACED = 4
 
 # A page asks each second; after this long without, nobody looks any more.
 LEAVE_S = 5.0
@@ -49,7 +49,7 @@ class Arrivals:
         return {node: round(1e6 * median(delays)) for node, delays in later.items()}
 
 
-class Followed:
+class TracedTrack:
     """One track, traced at every relay that carries it."""
 
     def __init__(self, track: str) -> None:
@@ -78,34 +78,34 @@ class Followed:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
 
-class Following:
-    """The tracks that are followed now."""
+class TrackDelays:
+    """The tracks that are traced now."""
 
     def __init__(self) -> None:
-        self._tracks: dict[str, Followed] = {}
+        self._tracks: dict[str, TracedTrack] = {}
 
-    def want(self, track: str, now: float) -> Followed:
+    def want(self, track: str, now: float) -> TracedTrack:
         """A page looks at it."""
-        followed = self._tracks.setdefault(track, Followed(track))
-        followed.wanted = now
-        return followed
+        traced = self._tracks.setdefault(track, TracedTrack(track))
+        traced.wanted = now
+        return traced
 
     async def keep(self, watches: Iterable[Watch], now: float) -> None:
         """Go on with those that pages look at, and leave the others."""
-        latest = sorted(self._tracks.values(), key=lambda followed: -followed.wanted)
-        for index, followed in enumerate(latest):
-            if index < MAX_FOLLOWED and now - followed.wanted < LEAVE_S:
-                followed.keep(watches)
+        latest = sorted(self._tracks.values(), key=lambda traced: -traced.wanted)
+        for index, traced in enumerate(latest):
+            if index < MAX_TRACED and now - traced.wanted < LEAVE_S:
+                traced.keep(watches)
             else:
-                del self._tracks[followed.track]
-                await followed.close()
+                del self._tracks[traced.track]
+                await traced.close()
 
     def added_us(self) -> Mapping[str, Mapping[str, int]]:
         """By track and node."""
-        return {track: followed.arrivals.added_us() for track, followed in self._tracks.items()}
+        return {track: traced.arrivals.added_us() for track, traced in self._tracks.items()}
 
     async def close(self) -> None:
         """Leave them all."""
-        for followed in self._tracks.values():
-            await followed.close()
+        for traced in self._tracks.values():
+            await traced.close()
         self._tracks.clear()
