@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
+import re
 import signal
 import subprocess
 import time
@@ -11,14 +13,20 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import httpx
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from laps import places
+from laps.admin.client import AdminClient, Pool
+from laps.admin.openapi import PAGES
+from laps.admin.schema.network import OneNode
+from laps.admin.schema.tracks import OneTrack, Tracks
 from laps.errors import ListenError
 from laps.routing.plan import NO_PLAN, Plan
 from laps.types import TrackName, hash_track, parse_node_id
 from support.admin import LISTS, Network, acquainted, check
+from support.documents import ROOT
 from support.loopback import on_loop, until
 from support.programs import ANY, LAPS, relay_process
 
@@ -80,6 +88,37 @@ async def test_every_row_of_every_view_is_as_described() -> None:
                     check(row, schema)
                 seen[view] += answer["total"]
         assert [view for view, rows in seen.items() if not rows] == ["closes"]
+
+
+@on_loop
+async def test_client_reads_every_page_as_the_relay_wrote_it() -> None:
+    async with Network() as network:
+        scene = await Scene(network).play()
+        pool = Pool()
+        network.push_async_callback(pool.close)
+        for shown in (scene.origin, scene.via, scene.edge):
+            client = AdminClient(f"http://{shown.admin.address}", pool=pool)
+            for page in PAGES:
+                if "{" not in page.path:
+                    plain = await client.get_plain(page)
+                    assert set(plain) == set(page.__struct_encode_fields__)
+                    written = msgspec.json.encode(msgspec.convert(plain, page))
+                    assert json.loads(written) == plain
+            assert (await client.get(OneTrack, "demo clock")).track == CLOCK
+            assert (await client.get(Tracks, q=CLOCK)).tracks[0].name == "clock"
+            assert await client.find(OneNode, "9:9") is None
+
+
+def test_client_is_used_as_the_page_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "admin.md").read_text()
+    [block] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    with relay_process(tmp_path / "log", "--no-discovery") as relay:
+        code = block.replace("127.0.0.1:33436", relay.admin)
+        source = compile(code, "admin.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        asyncio.run(eval(source, {}))
+    assert capsys.readouterr().out == "{}\n"
 
 
 @on_loop
