@@ -7,6 +7,7 @@ from dataclasses import fields
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
+from laps.admin.rows.sources import cache_of
 from laps.admin.rows.table import Table
 from laps.admin.rows.texts import node_text
 from laps.admin.schema.relay import Counters, Event, Node, Plan, Ready
@@ -137,7 +138,7 @@ def counters(runner: Runner) -> Counters:
         extensions=_counts(relay.extensions.counters),
         data=_counts(relay.data.counters),
         live=_counts(relay.live.counters),
-        cache=_counts(relay.live.cache.counters),
+        cache=_counts(cache_of(relay).counters),
         fetches=_counts(edge.fetches.counters),
         clients=_counts(edge.counters) | {"dropped_groups": dropped},
         quicr=_counts(edge.quicr),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from laps.relay.relay import Relay
     from laps.routing.forwarding import Flow
     from laps.routing.route import Route
+    from laps.tracks.cache import Cache
     from laps.tracks.meter import Meter
     from laps.tracks.track import LiveTrack
     from laps.types import NodeId, SubscribeInfo, TrackName
@@ -66,6 +67,16 @@ def is_known(relay: Relay, key: int) -> bool:
     """Whether a track passes here, or is wanted anywhere."""
     live = relay.live
     return key in live.tracks or key in live.transit or bool(relay.subscribes.sources(key))
+
+
+def cache_of(relay: Relay) -> Cache:
+    """What is kept of all tracks."""
+    return relay.live.cache
+
+
+def cached_keys(relay: Relay) -> list[int]:
+    """The tracks that something is kept of."""
+    return [key for key, track in relay.live.tracks.items() if track.cached.groups]
 
 
 def publisher_count(relay: Relay, edge: Edge, key: int, live: LiveTrack | None) -> int:

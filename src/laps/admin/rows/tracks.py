@@ -8,6 +8,8 @@ from msgspec.structs import asdict
 
 from laps.admin.rows.network import path_row
 from laps.admin.rows.sources import (
+    cache_of,
+    cached_keys,
     carried_keys,
     flows_of,
     is_known,
@@ -132,7 +134,7 @@ def find_track(relay: Relay, text: str) -> int | None:
 
 def cache(relay: Relay, wall: Wall) -> Cache:
     """What is kept of tracks in all; `cached_tracks` are the rows."""
-    kept = relay.live.cache
+    kept = cache_of(relay)
     counters = kept.counters
     return Cache(
         node=node_text(relay.id),
@@ -167,5 +169,4 @@ def cached_tracks(relay: Relay) -> Table[CachedTrack]:
             last_group=max(groups),
         )
 
-    kept_tracks = [key for key, track in relay.live.tracks.items() if track.cached.groups]
-    return Table.of(kept_tracks, row)
+    return Table.of(cached_keys(relay), row)
