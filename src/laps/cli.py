@@ -23,7 +23,7 @@ from laps.types import format_node_id
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from laps.net.admin.server import Admin
+    from laps.admin.server import Admin
     from laps.steering import Steering
 
 # What a person, or a script, got wrong; 1 is for what went wrong by itself.
@@ -62,8 +62,8 @@ def _complete() -> None:
         cli_client,
         cli_dashboard,
         cli_discover,
+        cli_inspect,
         cli_lab,
-        cli_look,
         cli_pipeline,
         cli_plan,
     )
@@ -73,7 +73,7 @@ def _complete() -> None:
     cli_dashboard.register(app)
     cli_discover.register(app)
     cli_lab.register(app)
-    cli_look.register(app)
+    cli_inspect.register(app)
     cli_pipeline.register(app)
     cli_plan.register(app)
 
@@ -224,7 +224,7 @@ def _admin(runner: Runner) -> Admin | None:
     """What shows the relay over HTTP, unless its operator does not want it."""
     if not runner.config.admin.enabled:
         return None
-    from laps.net.admin.server import Admin
+    from laps.admin.server import Admin
 
     return Admin(runner, runner.config.admin)
 

@@ -53,9 +53,9 @@ def dashboard(
     """
     import uvloop
 
+    from laps.admin.client import admin_url
     from laps.dashboard.network import Address, Network, nobody
     from laps.dashboard.serving import listen, serve, url_of
-    from laps.looking.api import admin_url
 
     named = [Address(admin_url(text), token) for text in admin or ()]
     network = Network(named, nobody if named else lambda: _on_this_machine(token))
@@ -74,9 +74,7 @@ def dashboard(
 
 def _on_this_machine(token: str) -> list[Address]:
     """The relays that have left word of themselves here, as they come and go."""
+    from laps.admin.client import urls_of_this_machine
     from laps.dashboard.network import Address
-    from laps.looking.api import admin_url
-    from laps.places import read_words
 
-    words = [word["admin"] for word in read_words("relays") if word.get("admin")]
-    return [Address(admin_url(str(admin)), token) for admin in words]
+    return [Address(url, token) for url in urls_of_this_machine()]

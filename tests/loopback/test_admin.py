@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
+import re
 import signal
 import subprocess
 import time
@@ -11,15 +13,20 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import httpx
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from laps import places
+from laps.admin.client import AdminClient, Pool
+from laps.admin.openapi import PAGES
+from laps.admin.schema.network import OneNode
+from laps.admin.schema.tracks import OneTrack, Tracks
 from laps.errors import ListenError
-from laps.net.admin.openapi import DETAILS, LISTS
 from laps.routing.plan import NO_PLAN, Plan
 from laps.types import TrackKey, TrackName, hash_track, parse_node_id
-from support.admin import Network, acquainted, check
+from support.admin import LISTS, Network, acquainted, check
+from support.documents import ROOT
 from support.loopback import on_loop, until
 from support.programs import ANY, LAPS, relay_process
 
@@ -72,7 +79,7 @@ async def test_every_row_of_every_view_is_as_described() -> None:
         seen: dict[str, int] = dict.fromkeys(LISTS, 0)
         for shown in (scene.origin, scene.via, scene.edge):
             check(await shown.ask("/v1/node"), "Node")
-            for view, (schema, _) in LISTS.items():
+            for view, schema in LISTS.items():
                 answer = await shown.ask(f"/v1/{view}")
                 assert answer["node"] == (await shown.ask("/v1/node"))["node"]
                 assert answer["at"] == pytest.approx(time.time(), abs=60)
@@ -81,6 +88,37 @@ async def test_every_row_of_every_view_is_as_described() -> None:
                     check(row, schema)
                 seen[view] += answer["total"]
         assert [view for view, rows in seen.items() if not rows] == ["closes"]
+
+
+@on_loop
+async def test_client_reads_every_page_as_the_relay_wrote_it() -> None:
+    async with Network() as network:
+        scene = await Scene(network).play()
+        pool = Pool()
+        network.push_async_callback(pool.close)
+        for shown in (scene.origin, scene.via, scene.edge):
+            client = AdminClient(f"http://{shown.admin.address}", pool=pool)
+            for page in PAGES:
+                if "{" not in page.path:
+                    plain = await client.get_plain(page)
+                    assert set(plain) == set(page.__struct_encode_fields__)
+                    written = msgspec.json.encode(msgspec.convert(plain, page))
+                    assert json.loads(written) == plain
+            assert (await client.get(OneTrack, "demo clock")).track == CLOCK
+            assert (await client.get(Tracks, q=CLOCK)).tracks[0].name == "clock"
+            assert await client.find(OneNode, "9:9") is None
+
+
+def test_client_is_used_as_the_page_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "admin.md").read_text()
+    [block] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    with relay_process(tmp_path / "log", "--no-discovery") as relay:
+        code = block.replace("127.0.0.1:33436", relay.admin)
+        source = compile(code, "admin.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        asyncio.run(eval(source, {}))
+    assert capsys.readouterr().out == "{}\n"
 
 
 @on_loop
@@ -96,6 +134,7 @@ async def test_a_track_is_followed_from_relay_to_relay() -> None:
         assert at_origin["targets"] == at_origin["wanted_by"] == ["1:3"]
         assert at_origin["received_bytes"] >= 1200
         assert at_origin["sent_bytes"] >= 1200
+        check(at_origin, "OneTrack")
         (hop,) = at_origin["hops"]
         check(hop, "Hop")
         assert (hop["node"], hop["peer"], hop["reason"]) == ("1:3", "1:2", "only path")
@@ -142,7 +181,7 @@ async def test_clients_are_shown_with_what_they_read_and_publish() -> None:
         one = await scene.origin.ask(f"/v1/clients/{publisher['client']}")
         named = {"track": CLOCK, "namespace": "demo", "name": "clock"}
         assert (one["publications"], one["subscriptions"]) == ([named], [])
-        assert set(DETAILS["clients"]) <= set(one)
+        check(one, "OneClient")
         (reader,) = await scene.edge.rows("clients")
         assert (await scene.edge.ask(f"/v1/clients/{reader['client']}"))["subscriptions"] == [named]
         assert await scene.via.rows("clients") == []
@@ -164,7 +203,7 @@ async def test_nodes_are_shown_with_best_and_alternate_paths() -> None:
         relay = near.runner.relay
         await until(lambda: len(relay.nodes.candidates(far.runner.relay.id)) == 2)
         row = await near.ask("/v1/nodes/1:3")
-        check(row, "KnownNode")
+        check(row, "OneNode")
         assert row["best"]["hops"] == ["1:3"]
         assert row["reason"] == "fewest hops: 0 against 1 via 1:2"
         assert [path["hops"] for path in row["alternates"]] == [["1:2", "1:3"]]
@@ -440,7 +479,7 @@ async def test_control_servers_and_stubs_are_shown_too() -> None:
         assert peers["1:4"]["role"] == "stub"
         for shown, role in ((control, "control"), (stub, "stub")):
             assert (await shown.ask("/v1/node"))["role"] == role
-            for view, (schema, _) in LISTS.items():
+            for view, schema in LISTS.items():
                 for row in await shown.rows(view):
                     check(row, schema)
             assert list(text_string_to_metric_families((await shown.http.get("/metrics")).text))

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from laps.client import Object, Session, Subscription
+    from laps.tracks.track import Track
+    from laps.types import TrackName
 
 ROOM, NAME = "conference/room", "camera"
 

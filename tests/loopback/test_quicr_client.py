@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from laps.client import Object
-    from laps.types import Address
+    from laps.tracks.track import Track
+    from laps.types import Address, TrackName
 
 ROOM, NAME = "conference/room", "camera"
 PAGE = Path(__file__).parents[2] / "docs" / "client.md"

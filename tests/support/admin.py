@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Self
 import httpx
 
 import laps
+from laps.admin.openapi import PAGES, schemas
+from laps.admin.schema.fields import ListPage
+from laps.admin.server import Admin
 from laps.config import Config, override
-from laps.net.admin.openapi import SCHEMAS
-from laps.net.admin.server import Admin
 from laps.net.runner import Runner
 from support.loopback import until
 
@@ -96,16 +97,35 @@ async def acquainted(*relays: Shown) -> None:
     )
 
 
+SCHEMAS = schemas()
+
+# The lists that there are, and what their rows are called in the description.
+LISTS: dict[str, str] = {
+    name: SCHEMAS[page.__name__]["properties"][name]["items"]["$ref"].rpartition("/")[2]
+    for page in PAGES
+    if issubclass(page, ListPage) and (name := page.list_name())
+}
+
+
 def check(row: Json, schema: str) -> None:
     """Hold a row against what the description says of it."""
-    fields = SCHEMAS[schema]
-    assert set(fields) <= set(row), (schema, row)
-    for name, wanted in fields.items():
-        kinds = wanted.get("type")
-        if kinds is None:
-            continue
-        names = [kinds] if isinstance(kinds, str) else kinds
-        known = tuple(known for name_of in names for known in TYPES[name_of])
-        value = row[name]
-        assert isinstance(value, known), (schema, name, value)
-        assert not (isinstance(value, bool) and bool not in known), (schema, name, value)
+    _check(row, {"$ref": f"#/components/schemas/{schema}"}, schema)
+
+
+def _check(value: Any, schema: Json, where: str) -> None:
+    if "anyOf" in schema:
+        names = [each.get("type") for each in schema["anyOf"]]
+        if value is None and "null" in names:
+            return
+        [schema] = [each for each in schema["anyOf"] if each.get("type") != "null"]
+    if "$ref" in schema:
+        schema = SCHEMAS[schema["$ref"].rpartition("/")[2]]
+    known = TYPES[schema["type"]]
+    assert type(value) in known, (where, value)
+    if "properties" in schema:
+        assert set(schema["required"]) <= set(value), (where, value)
+        assert set(value) <= set(schema["properties"]), (where, value)
+        for name in value:
+            _check(value[name], schema["properties"][name], f"{where}.{name}")
+    for item in value if isinstance(schema.get("items"), dict) else ():
+        _check(item, schema["items"], where)

@@ -14,9 +14,9 @@ from typing import Final
 
 import uvloop
 
+from laps.admin.server import Admin
 from laps.bench.process import answer, pin
 from laps.config import Config, override
-from laps.net.admin.server import Admin
 from laps.net.runner import Runner
 
 TICK_S: Final = 0.001

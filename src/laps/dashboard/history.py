@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 KEPT_SAMPLES = 600  # one a second
 KEPT_EVENTS = 1_000
 
-# Lines that a plot can have data for, those with the largest values; more cannot be told apart.
+# Lines that a plot can have data for, those with the largest values; more cannot be distinguished.
 MAX_RELAYS = 64
 MAX_LINKS = 128
 
@@ -58,15 +58,15 @@ class History:
         )
 
     def collect(self, relays: Sequence[Relay]) -> None:
-        """Take what relays have told of since the last time."""
+        """Take the events of relays since the last time."""
         news: list[Row] = [
             {
                 "at": event.at,
                 "node": relay.id,
                 "event": event.event,
                 "subject": event.subject,
-                "detail": event.detail or "",
-                "reason": event.reason or "",
+                "detail": event.detail,
+                "reason": event.reason,
             }
             for relay in relays
             for event in relay.take_news()

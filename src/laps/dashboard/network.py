@@ -9,9 +9,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import httpx
-
-from laps.dashboard.following import Following
+from laps.admin.client import AdminClient, Pool
+from laps.dashboard.delays import TrackDelays
 from laps.dashboard.history import History
 from laps.dashboard.picture import OWN, Topology, matching, tracks_of, tree_of
 from laps.dashboard.watching import ROUND_S, Unanswered, Watch
@@ -19,6 +18,8 @@ from laps.errors import LapsError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+    import httpx
 
     from laps.dashboard.relays import Relay
 
@@ -30,7 +31,7 @@ SHOWN_TRACKS = 200
 # How often it looks for relays that have come to this machine.
 FIND_EACH_S = 3.0
 
-# A relay that was found, not named, and is gone for so long is no longer shown.
+# A relay that was found, not named, and has not answered for this long is no longer shown.
 FORGET_S = 600.0
 
 NONE_FOUND = (
@@ -65,13 +66,7 @@ class Network:
         self._find = find
         self._unfound = ""
         "Why this machine cannot be searched, or nothing."
-        # Not by way of a proxy that the environment names: relays are asked directly.
-        self._client = httpx.AsyncClient(
-            transport=transport,
-            trust_env=False,
-            timeout=httpx.Timeout(30.0, pool=None),  # `Watch` waits less, and says how long
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
-        )
+        self._pool = Pool(transport)
         self._watches: dict[str, Watch] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._topology = Topology()
@@ -79,7 +74,7 @@ class Network:
         "Relays that answered once and do not now."
         self._tracks: list[Row] = []
         self._tracks_of: object = None
-        self._following = Following()
+        self._delays = TrackDelays()
         self.history = History()
         self.run_id = secrets.token_hex(4)
         "A page that sees another one begins anew: numbers count from one again."
@@ -97,8 +92,8 @@ class Network:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self._following.close()
-            await self._client.aclose()
+            await self._delays.close()
+            await self._pool.close()
 
     async def _run(self) -> None:
         next_find = 0.0
@@ -108,11 +103,11 @@ class Network:
                 next_find = now + FIND_EACH_S
                 self._look_around()
             self.tick(time.time())
-            await self._following.keep(list(self._watches.values()), now)
+            await self._delays.keep(list(self._watches.values()), now)
             await asyncio.sleep(max(0.0, now + ROUND_S - time.monotonic()))
 
     def _look_around(self) -> None:
-        """Watch relays that have come; let go of found ones that left long ago."""
+        """Watch relays that have come; forget found ones that left long ago."""
         try:
             found, self._unfound = self._find(), ""
         except LapsError as error:
@@ -120,7 +115,8 @@ class Network:
         wanted = {address.url: address for address in found} | self._named
         for url, address in wanted.items():
             if url not in self._watches:
-                watch = self._watches[url] = Watch(url, address.token, self._client)
+                api = AdminClient(url, address.token, self._pool)
+                watch = self._watches[url] = Watch(api)
                 self._tasks[url] = asyncio.create_task(watch.run(), name=url)
         for url in self._watches.keys() - wanted.keys():
             relay = self._watches[url].relay
@@ -139,11 +135,11 @@ class Network:
         """Keep how things are at this second."""
         self.refresh()
         if self._watches:
-            added = self._following.added_us()
+            added = self._delays.added_us()
             self.history.sample(self.nodes, self.links, wall, added)
 
     def refresh(self) -> None:
-        """Put together what relays have said by now."""
+        """Put together the latest answers of relays."""
         relays = self.relays
         self.nodes = self._topology.nodes(relays)
         self.links = self._topology.links(relays)
@@ -206,7 +202,7 @@ class Network:
         row = next((row for row in tracks if row["track"] == track), {})
         tree = row | tree_of(self.relays, track)
         if tree["nodes"]:
-            added = self._following.want(track, time.monotonic()).arrivals.added_us()
+            added = self._delays.want(track, time.monotonic()).arrivals.added_us()
             for node in tree["nodes"]:
                 node["added_us"] = added.get(node["id"])
         return tree

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from laps.admin.schema.network import KnownNode, Peer
+    from laps.admin.schema.relay import Node
     from laps.dashboard.relays import Relay
-    from laps.dashboard.views import KnownNode, NodeView, Peer
 
     Row = dict[str, Any]
 
@@ -64,25 +65,24 @@ class Topology:
         row[out] = max(row[out], round(8 * rate(("sent", peer.node))))
         row[back] = max(row[back], round(8 * rate(("received", peer.node))))
         if peer.srtt_us:
-            row["srtt_us"] = round(min(row["srtt_us"] or peer.srtt_us, peer.srtt_us))
+            row["srtt_us"] = min(row["srtt_us"] or peer.srtt_us, peer.srtt_us)
         row["packets"] += rate(("packets", peer.node))
         row["lost"] += rate(("lost", peer.node))
         row["queue_bytes"] = max(row["queue_bytes"], peer.queue_bytes)
         if row["mode"] != "both":
             same = row["mode"] in ("", peer.mode)
-            row["mode"] = (peer.mode or "") if same else "both"
+            row["mode"] = peer.mode if same else "both"
 
 
-def _asked(relay: Relay, node: NodeView) -> Row:
-    clients = node.sizes.get("clients")
+def _asked(relay: Relay, node: Node) -> Row:
     return _place(node) | {
         "state": "live" if relay.answers else "dead",
         "since": relay.since,
         "words": relay.words,
         "url": relay.url,
-        "version": node.version or "",
+        "version": node.version,
         "draining": node.draining,
-        "clients": clients if isinstance(clients, int) else None,
+        "clients": node.sizes.get("clients"),
         "measured": relay.answers and relay.rates.known,
         "sent_bps": round(8 * relay.rates.get("sent")) if relay.answers else 0,
         "received_bps": round(8 * relay.rates.get("received")) if relay.answers else 0,
@@ -90,16 +90,15 @@ def _asked(relay: Relay, node: NodeView) -> Row:
     }
 
 
-def _place(node: NodeView | KnownNode) -> Row:
+def _place(node: Node | KnownNode) -> Row:
     """Who and where. A relay whose operator gave no place says 0, 0, where there is only sea."""
-    latitude, longitude = node.latitude or 0.0, node.longitude or 0.0
-    placed = (latitude, longitude) != (0.0, 0.0)
+    placed = (node.latitude, node.longitude) != (0.0, 0.0)
     return {
         "id": node.node,
         "role": node.role,
-        "region": node.region or "",
-        "latitude": latitude if placed else None,
-        "longitude": longitude if placed else None,
+        "region": node.region,
+        "latitude": node.latitude if placed else None,
+        "longitude": node.longitude if placed else None,
     }
 
 
@@ -191,7 +190,7 @@ def matching(tracks: Iterable[Row], words: str) -> list[Row]:
 
 
 def tree_of(relays: Sequence[Relay], track: str) -> Row:
-    """The way of a track now: from where to where it is copied, and who publishes and reads it.
+    """The way of a track now: from where to where it is copied, and where it is published and read.
 
     A copy counts if the relay that sends it says so, or the one that receives it: of two ends one
     may not be asked.
@@ -200,7 +199,7 @@ def tree_of(relays: Sequence[Relay], track: str) -> Row:
     # Who has announced a namespace above it stands ready to send it, and has nothing to send.
     idle = {node for node, seen in held if not (seen.received_bytes or seen.ingress)}
     if len(idle) == len(held):
-        idle = set()  # nobody has anything yet: those who may are all there is to show
+        idle = set()  # no relay has anything yet: those that may are all there is to show
     copies: dict[tuple[str, str], int] = {}
     nodes: dict[str, Row] = {}
     for node, seen in held:

@@ -1,4 +1,4 @@
-"""One relay as the dashboard sees it: what it said last, and since when it says nothing."""
+"""One relay as the dashboard sees it: its last answers, and since when it gives none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
 
-    from laps.dashboard.views import Event, KnownNode, NodeView, Peer, Track, Tracks
+    from laps.admin.schema.network import KnownNode, Peer
+    from laps.admin.schema.relay import Event, Node
+    from laps.admin.schema.tracks import Track, Tracks
 
 MAX_NEWS = 1_000
 
@@ -49,11 +51,11 @@ class Rates:
 
 
 class Relay:
-    """An address of an admin API, and what the relay behind it says."""
+    """An address of an admin API, and what the relay there answers."""
 
     def __init__(self, url: str, now: float) -> None:
         self.url = url
-        self.node: NodeView | None = None
+        self.node: Node | None = None
         "None until it has answered once."
         self.answers = False
         self.since = now
@@ -78,7 +80,7 @@ class Relay:
         """The node's id, or nothing while it is not known."""
         return self.node.node if self.node is not None else ""
 
-    def answered(self, node: NodeView, peers: list[Peer], wall: float, now: float) -> None:
+    def answered(self, node: Node, peers: list[Peer], wall: float, now: float) -> None:
         """It lives, and says this of itself and its links."""
         if self.node is not None and (node.node, node.since) != (self.node.node, self.node.since):
             self._began_anew()
@@ -96,7 +98,7 @@ class Relay:
         self.rates.read(counts, now)
 
     def failed(self, words: str, wall: float) -> None:
-        """It does not answer, and this is why. What it said before is kept: it is drawn in grey."""
+        """It does not answer, and this is why. Its last answers are kept: it is drawn in grey."""
         if self.answers:
             self.answers, self.since = False, wall
             self.tracks, self.tracks_version = {}, self.tracks_version + 1

@@ -118,7 +118,7 @@ class Door:
         await (answer or self._app)(scope, receive, send)
 
     def _answer(self, scope: Scope) -> Response | None:
-        """What is said instead of the page, or None."""
+        """The answer instead of the page, or None."""
         request = Request(scope)
         if not self._token:
             if is_loopback(_host(request)):
@@ -141,7 +141,7 @@ class Door:
 
 
 def _host(request: Request) -> str:
-    """The host that was asked for, as it was said: what is no host is taken for another."""
+    """The host of the request as it is written: what is no host is taken for another."""
     host = request.headers.get("host", "")
     name, colon, port = host.rpartition(":")
     return name if colon and port.isdecimal() else host

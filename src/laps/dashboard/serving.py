@@ -74,5 +74,5 @@ async def serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, setattr, server, "should_exit", True)
-    loop.call_soon(ready)  # it listens already: who connects now waits for the first answer
+    loop.call_soon(ready)  # it listens already: a browser waits for the first answer
     await server.serve(sockets=[sock])

@@ -9,17 +9,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-import httpx
-import msgspec
-
+from laps.admin.client import AdminError, NotFound, Refused, TimedOut, Unreachable, Unreadable
+from laps.admin.schema.clients import Clients, Closes
+from laps.admin.schema.network import Nodes, Peers
+from laps.admin.schema.relay import Counters, Events, Node
+from laps.admin.schema.tracks import Arrival, Tracks
 from laps.dashboard.relays import Relay
-from laps.dashboard.views import Arrival, Events, Nodes, NodeView, Peers, Tracks
 from laps.errors import LapsError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+    from laps.admin.client import AdminClient, PageT
+    from laps.admin.schema.fields import Page
 
 ROUND_S = 1.0
 
@@ -39,9 +43,15 @@ TABLE_LIMIT = 100_000
 CHEAP_ROWS = 2_000
 
 # The tables that a reader of the page may ask for.
-SHOWN = frozenset({"node", "peers", "nodes", "tracks", "clients", "counters", "closes"})
-
-AnswerT = TypeVar("AnswerT")
+SHOWN: dict[str, type[Page]] = {
+    "node": Node,
+    "peers": Peers,
+    "nodes": Nodes,
+    "tracks": Tracks,
+    "clients": Clients,
+    "counters": Counters,
+    "closes": Closes,
+}
 
 
 class Unanswered(LapsError):  # noqa: N818 - a name says what happened
@@ -51,10 +61,9 @@ class Unanswered(LapsError):  # noqa: N818 - a name says what happened
 class Watch:
     """What asks one relay; `relay` is what came of it."""
 
-    def __init__(self, url: str, token: str, client: httpx.AsyncClient) -> None:
-        self.relay = Relay(url, time.time())
-        self._client = client
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+    def __init__(self, api: AdminClient) -> None:
+        self.relay = Relay(api.url, time.time())
+        self._api = api
         self._next_nodes = 0.0
         self._next_tracks = 0.0
 
@@ -80,8 +89,8 @@ class Watch:
     async def ask_alive(self) -> float:
         """Ask whether it lives, and for its links. How long to wait until the next time."""
         try:
-            node = await self._ask("/v1/node", NodeView, ANSWER_S)
-            peers = await self._ask("/v1/peers?limit=0", Peers, ANSWER_S)
+            node = await self._ask(Node, ANSWER_S)
+            peers = await self._ask(Peers, ANSWER_S, limit=0)
         except Unanswered as problem:
             self.relay.failed(str(problem), time.time())
             self._next_nodes = self._next_tracks = 0.0
@@ -103,72 +112,53 @@ class Watch:
 
     async def _ask_tables(self) -> None:
         relay, now = self.relay, time.monotonic()
-        after = relay.last_event
-        query = f"?after={after}" if after >= 0 else ""
-        relay.hold_events((await self._ask(f"/v1/events{query}", Events, ANSWER_S)).events)
+        after = {"after": relay.last_event} if relay.last_event >= 0 else {}
+        relay.hold_events((await self._ask(Events, ANSWER_S, **after)).events)
         if now >= self._next_tracks:
-            path = f"/v1/tracks?limit={TABLE_LIMIT}"
-            relay.hold_tracks(await self._ask(path, Tracks, TABLE_ANSWER_S), time.monotonic())
+            tracks = await self._ask(Tracks, TABLE_ANSWER_S, limit=TABLE_LIMIT)
+            relay.hold_tracks(tracks, time.monotonic())
             rows = len(relay.tracks)
             self._next_tracks = now + rows / CHEAP_ROWS if rows > CHEAP_ROWS else 0.0
         if now >= self._next_nodes:
-            path = f"/v1/nodes?limit={TABLE_LIMIT}"
-            relay.nodes = (await self._ask(path, Nodes, TABLE_ANSWER_S)).nodes
+            relay.nodes = (await self._ask(Nodes, TABLE_ANSWER_S, limit=TABLE_LIMIT)).nodes
             self._next_nodes = now + max(NODES_EACH_S, len(relay.nodes) / CHEAP_ROWS)
 
     async def show(self, view: str, params: Mapping[str, str]) -> dict[str, Any]:
         """One of its tables as it is now. `Unanswered` if it is not to be had."""
         if view not in SHOWN:
             raise Unanswered(f"there is no table {view!r}: there are {', '.join(sorted(SHOWN))}")
-        return await self._ask(f"/v1/{view}?{httpx.QueryParams(params)}", dict[str, Any], ANSWER_S)
+        try:
+            return await self._api.get_plain(SHOWN[view], ANSWER_S, **params)
+        except AdminError as error:
+            raise Unanswered(self._problem(error)) from None
 
     async def trace(self, track: str) -> AsyncIterator[Arrival]:
-        """The objects of a track as they come, until the relay does not tell of them."""
-        url = f"{self.relay.url}/v1/trace?{httpx.QueryParams(track=track)}"
-        patience = httpx.Timeout(TABLE_ANSWER_S, pool=None)  # an empty line comes each few seconds
+        """The objects of a track as they come, until the relay shows no more of them."""
+        with contextlib.suppress(AdminError):
+            async for line in self._api.trace(track, TABLE_ANSWER_S):
+                if isinstance(line, Arrival):
+                    yield line
+
+    async def _ask(self, page: type[PageT], timeout_s: float, **query: int) -> PageT:
         try:
-            async with self._client.stream(
-                "GET", url, headers=self._headers, timeout=patience
-            ) as answer:
-                if answer.status_code != 200:
-                    return
-                async for line in answer.aiter_lines():
-                    with contextlib.suppress(msgspec.MsgspecError):
-                        yield msgspec.json.decode(line, type=Arrival)
-        except (httpx.HTTPError, httpx.InvalidURL):
-            return
+            return await self._api.get(page, timeout_s=timeout_s, **query)
+        except AdminError as error:
+            raise Unanswered(self._problem(error)) from None
 
-    async def _ask(self, path: str, kind: type[AnswerT], timeout_s: float) -> AnswerT:
-        url = self.relay.url + path
-        try:
-            async with asyncio.timeout(timeout_s):  # wait_for of 3.11 can lose a cancellation
-                answer = await self._client.get(url, headers=self._headers)
-        except (TimeoutError, httpx.TimeoutException):
-            raise Unanswered(f"has not answered within {timeout_s:g} s") from None
-        except httpx.ConnectError:
-            raise Unanswered("cannot be reached: nobody listens there") from None
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise Unanswered(f"cannot be asked: {error or type(error).__name__}") from None
-        if answer.status_code in (401, 403):
-            raise Unanswered(self._refusal())
-        view = path.partition("?")[0]
-        if answer.status_code != 200:
-            raise Unanswered(f"answers {answer.status_code} to {view}: {_words_of(answer)}")
-        try:
-            return msgspec.json.decode(answer.content, type=kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise Unanswered(f"does not answer like a relay to {view}: {error}") from None
-
-    def _refusal(self) -> str:
-        if self._headers:
-            return "does not take the token that was given with --token or LAPS_TOKEN"
-        return "wants a token: give it with --token or LAPS_TOKEN"
-
-
-def _words_of(answer: httpx.Response) -> str:
-    """What a relay says is wrong, or the beginning of what something else says."""
-    try:
-        said = msgspec.json.decode(answer.content, type=dict[str, Any]).get("error", "")
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        said = "is it the address of an admin API?"
-    return str(said)[:200]
+    def _problem(self, error: AdminError) -> str:
+        """What is wrong with the relay, as the page says it after its name."""
+        match error:
+            case TimedOut(seconds=seconds):
+                return f"has not answered within {seconds:g} s"
+            case Unreachable():
+                return "cannot be reached: nobody listens there"
+            case Unreadable(path=path, why=why):
+                return f"does not answer like a relay to {path}: {why}"
+            case Refused(status=401 | 403) if self._api.has_token:
+                return "does not take the token that was given with --token or LAPS_TOKEN"
+            case Refused(status=401 | 403):
+                return "wants a token: give it with --token or LAPS_TOKEN"
+            case Refused(status=status, path=path) | NotFound(status=status, path=path):
+                why = error.why or "is it the address of an admin API?"
+                return f"answers {status} to {path}: {why[:200]}"
+        return f"cannot be asked: {error.why}"

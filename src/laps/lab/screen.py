@@ -105,7 +105,7 @@ class Screen:
                 relay.node.region,
                 Text(relay.state, style=_STYLES[relay.state]),
                 f"{100 * sight.load:.0f} %" if known else "-",
-                str(sight.node["sizes"]["clients"]) if known else "-",
+                str(sight.clients) if known else "-",
                 str(len(sight.peers)) if known else "-",
             )
         if len(rows) > RELAYS:
@@ -120,10 +120,10 @@ class Screen:
             if link.mode is PeerMode.CONTROL:
                 continue
             here, there = self._lab.watch.sights[a], self._lab.watch.sights[b]
-            row = next((peer for peer in here.peers if peer["node"] == b), None)
+            row = next((peer for peer in here.peers if peer.node == b), None)
             rate = here.rates.get(b, 0.0) + there.rates.get(a, 0.0)
             if row is not None:
-                rows.append((rate, f"{a} - {b}", row["srtt_us"]))
+                rows.append((rate, f"{a} - {b}", row.srtt_us))
         for rate, name, srtt_us in sorted(rows, reverse=True)[:LINKS]:
             table.add_row(name, f"{srtt_us / 1000:.0f} ms", rate_words(rate))
         return table

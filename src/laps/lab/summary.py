@@ -94,7 +94,7 @@ def _relay(lab: Lab, name: str) -> dict[str, Any]:
         "clients_address": relay.url("moqt").partition("//")[2],
         "pid": relay.process.pid if relay.process is not None else None,
         "load": round(sight.load, 4),
-        "clients": sight.node.get("sizes", {}).get("clients", 0),
+        "clients": sight.clients,
         "peers": len(sight.peers),
     }
 
@@ -103,7 +103,7 @@ def _links(lab: Lab) -> list[dict[str, Any]]:
     made = []
     for a, b, link in lab.links:
         sight = lab.watch.sights[a]
-        row = next((peer for peer in sight.peers if peer["node"] == b), None)
+        row = next((peer for peer in sight.peers if peer.node == b), None)
         back = lab.watch.sights[b].rates
         ways = [
             (near.ways[far.address])
@@ -118,9 +118,9 @@ def _links(lab: Lab) -> list[dict[str, Any]]:
                 "delay_ms": ways[0].delay_ms,
                 "drop": ways[0].drop,
                 "up": row is not None,
-                "srtt_us": row["srtt_us"] if row else None,
-                "sent_packets": row["sent_packets"] if row else 0,
-                "lost_packets": row["lost_packets"] if row else 0,
+                "srtt_us": row.srtt_us if row else None,
+                "sent_packets": row.sent_packets if row else 0,
+                "lost_packets": row.lost_packets if row else 0,
                 "a_to_b_bps": round(sight.rates.get(b, 0.0)),
                 "b_to_a_bps": round(back.get(a, 0.0)),
             }

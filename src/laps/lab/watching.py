@@ -5,23 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Self
 
-from laps.errors import LapsError
+from laps.admin.client import AdminClient, AdminError, Pool
+from laps.admin.schema.network import Peer, Peers
+from laps.admin.schema.relay import Events, Node
+from laps.admin.schema.tracks import Track, Tracks
 from laps.lab.network import NAME, NAMESPACE
-from laps.looking.api import RelayApi
 from laps.types import TrackName, hash_track
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from laps.admin.schema import relay as schema
     from laps.lab.processes import Relay
 
 EVERY_S: Final = 1.0
 EVENTS: Final = 500
 "How many events are remembered, of all relays together."
-
-Row = dict[str, Any]
 
 # A path that is found first, while relays come up, is no news.
 _FROM_NOBODY: Final = "nobody to "
@@ -31,36 +32,45 @@ _FROM_NOBODY: Final = "nobody to "
 class Sight:
     """One relay, as it was when it was asked last, and the time before."""
 
-    node: Row = field(default_factory=dict)
-    peers: list[Row] = field(default_factory=list)
-    tracks: list[Row] = field(default_factory=list)
+    node: Node | None = None
+    peers: list[Peer] = field(default_factory=list)
+    tracks: list[Track] = field(default_factory=list)
     load: float = 0.0
     "The share of a core it takes."
     rates: dict[str, float] = field(default_factory=dict)
     "Bits a second sent to each peer."
-    answered: bool = False
-    heard_number: int = 0
+    last_event: int = 0
+    "The number of the last event that was read."
 
-    def take(self, node: Row, peers: list[Row], tracks: list[Row]) -> None:
+    @property
+    def answered(self) -> bool:
+        """Whether it answered when it was asked last."""
+        return self.node is not None
+
+    @property
+    def clients(self) -> int:
+        """How many clients it has."""
+        return 0 if self.node is None else self.node.sizes.get("clients", 0)
+
+    def take(self, node: Node, peers: list[Peer], tracks: list[Track]) -> None:
         """What it says now."""
-        before, sent = self.node, {row["node"]: row for row in self.peers}
-        elapsed = node["at"] - before["at"] if before else 0.0
+        before, sent = self.node, {row.node: row for row in self.peers}
         self.rates = {}
-        if elapsed > 0 and before["since"] == node["since"]:
-            self.load = (node["cpu_s"] - before["cpu_s"]) / elapsed
+        if before is not None and before.since == node.since and node.at > before.at:
+            elapsed = node.at - before.at
+            self.load = (node.cpu_s - before.cpu_s) / elapsed
             for row in peers:
-                old = sent.get(row["node"])
-                if old is not None and old["since"] == row["since"]:
-                    more = row["sent_bytes"] - old["sent_bytes"]
-                    self.rates[row["node"]] = max(0.0, 8 * more / elapsed)
+                old = sent.get(row.node)
+                if old is not None and old.since == row.since:
+                    more = row.sent_bytes - old.sent_bytes
+                    self.rates[row.node] = max(0.0, 8 * more / elapsed)
         self.node, self.peers, self.tracks = node, peers, tracks
-        self.answered = True
 
     def gone(self) -> None:
         """It does not answer: what it said no longer holds."""
-        self.node, self.peers, self.tracks = {}, [], []
-        self.load, self.rates, self.answered = 0.0, {}, False
-        self.heard_number = 0  # one that is started again counts from 1
+        self.node, self.peers, self.tracks = None, [], []
+        self.load, self.rates = 0.0, {}
+        self.last_event = 0  # one that is started again counts from 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +83,11 @@ class Event:
     subject: str
     detail: str
     reason: str
+
+    @classmethod
+    def of(cls, row: schema.Event, node: str) -> Self:
+        """As the relay's admin API has it."""
+        return cls(row.at, node, row.event, row.subject, row.detail, row.reason)
 
     @property
     def is_news(self) -> bool:
@@ -101,13 +116,16 @@ class Watch:
 
     def __init__(self, relays: Mapping[str, Relay]) -> None:
         self._relays = relays
-        self._apis = {name: RelayApi(relay.admin) for name, relay in relays.items()}
+        self._pool = Pool()
+        self._apis = {
+            name: AdminClient(relay.admin, pool=self._pool) for name, relay in relays.items()
+        }
         self.sights = {name: Sight() for name in relays}
         self.events: deque[Event] = deque(maxlen=EVENTS)
 
     async def close(self) -> None:
         """Ask no more."""
-        await asyncio.gather(*(api.close() for api in self._apis.values()))
+        await self._pool.close()
 
     async def look(self) -> None:
         """Ask every relay that runs, all at once."""
@@ -120,29 +138,23 @@ class Watch:
             sight.gone()
             return []
         try:
-            node = await api.get("node")
-            peers = await api.get("peers", limit=0)
-            tracks = await api.get("tracks", limit=0)
-            if sight.node and sight.node["since"] != node["since"]:
-                sight.heard_number = 0
-            events = await api.get("events", after=sight.heard_number, limit=0)
-        except LapsError:
+            node = await api.get(Node)
+            peers = await api.get(Peers, limit=0)
+            tracks = await api.get(Tracks, limit=0)
+            if sight.node is not None and sight.node.since != node.since:
+                sight.last_event = 0
+            events = await api.get(Events, after=sight.last_event, limit=0)
+        except AdminError:
             sight.gone()
             return []
-        sight.take(node, peers["peers"], tracks["tracks"])
-        rows = events["events"]
-        if rows:
-            sight.heard_number = rows[-1]["number"]
-        return [
-            Event(
-                row["at"], name, row["event"], row["subject"], row["detail"], row.get("reason", "")
-            )
-            for row in rows
-        ]
+        sight.take(node, peers.peers, tracks.tracks)
+        if events.events:
+            sight.last_event = events.events[-1].number
+        return [Event.of(row, name) for row in events.events]
 
     def at_rest(self, links: Iterable[tuple[str, str]]) -> bool:
         """Whether both ends of every link know each other as peers."""
-        peers = {name: {row["node"] for row in sight.peers} for name, sight in self.sights.items()}
+        peers = {name: {row.node for row in sight.peers} for name, sight in self.sights.items()}
         return all(b in peers[a] and a in peers[b] for a, b in links)
 
     def copies(self, track: str) -> list[tuple[str, str]]:
@@ -152,11 +164,12 @@ class Watch:
         hops = []
         for name, sight in self.sights.items():
             for row in sight.tracks:
-                if row["track"] != hashed:
+                if row.track != hashed:
                     continue
-                hops += [(name, peer) for peer in row["egress"]]
-                if sight.node["role"] == "stub":  # to its Edge it is a client
-                    hops += [(peer, name) for peer in row["ingress"]]
+                hops += [(name, peer) for peer in row.egress]
+                if sight.node is not None and sight.node.role == "stub":
+                    # To its Edge it is a client.
+                    hops += [(peer, name) for peer in row.ingress]
         return hops
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from laps.admin.schema.relay import Event
 from laps.dashboard.history import KEPT_EVENTS, KEPT_SAMPLES, MAX_LINKS, History
 from laps.dashboard.relays import Relay
-from laps.dashboard.views import Event
 
 
 def node(name: str, sent: int = 0, delivered: int = 0) -> dict[str, Any]:
     return {"id": name, "measured": True, "sent_bps": sent, "delivered_bps": delivered}
+
+
+def event(number: int, at: float, name: str, **more: Any) -> Event:
+    return Event(number=number, at=at, event=name, **more)
 
 
 def link(name: str, **row: Any) -> dict[str, Any]:
@@ -57,8 +61,8 @@ def test_of_many_links_the_slowest_are_kept() -> None:
 def test_events_of_all_relays_are_one_list_by_their_time() -> None:
     history = History()
     one, two = Relay("http://one", 0.0), Relay("http://two", 0.0)
-    one.hold_events([Event(1, 10.0, "peer_up"), Event(2, 30.0, "peer_down", "1:2", None, None)])
-    two.hold_events([Event(1, 20.0, "started")])
+    one.hold_events([event(1, 10.0, "peer_up"), event(2, 30.0, "peer_down", subject="1:2")])
+    two.hold_events([event(1, 20.0, "started")])
     history.collect([one, two])
     history.collect([one, two])
     told = history.events_after(0)

@@ -30,7 +30,7 @@ async def watched(
     try:
         yield network
     finally:
-        await network._client.aclose()
+        await network._pool.close()
 
 
 def look(network: Network) -> None:
@@ -190,7 +190,7 @@ def test_an_address_where_something_else_answers_is_said() -> None:
         assert words == (
             "http://else.test answers 404 to /v1/node: is it the address of an admin API?"
         )
-        await network._client.aclose()
+        await network._pool.close()
 
     asyncio.run(scene())
 
@@ -218,7 +218,7 @@ def test_a_relay_that_hangs_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
         look(network)
         await ask(network)
         assert picture(network)["problems"] == ["http://slow.test has not answered within 0.01 s"]
-        await network._client.aclose()
+        await network._pool.close()
 
     asyncio.run(scene())
 
@@ -341,7 +341,7 @@ def test_a_mistake_of_our_own_is_said_and_asking_goes_on(monkeypatch: pytest.Mon
         await until(lambda: network.problems() == [])
         for task in network._tasks.values():
             task.cancel()
-        await network._client.aclose()
+        await network._pool.close()
 
     asyncio.run(scene())
 

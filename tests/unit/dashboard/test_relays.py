@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from laps.admin.schema.network import Peer
+from laps.admin.schema.relay import Event, Node
+from laps.admin.schema.tracks import Track, Tracks
 from laps.dashboard.relays import MAX_NEWS, Rates, Relay
-from laps.dashboard.views import Event, NodeView, Peer, Track, Tracks
 
 
 def answer(
     relay: Relay, now: float, *, since: float = 1.0, sent: int = 0, to_peer: int = 0
 ) -> None:
-    node = NodeView("1:1", "edge", since=since, sent_bytes=sent)
-    relay.answered(node, [Peer("1:2", sent_bytes=to_peer)], 1_000 + now, now)
+    node = Node(node="1:1", role="edge", since=since, sent_bytes=sent)
+    relay.answered(node, [Peer(node="1:2", sent_bytes=to_peer)], 1_000 + now, now)
 
 
 def test_a_rate_is_of_two_readings_and_the_time_between() -> None:
@@ -58,7 +60,7 @@ def test_what_goes_to_clients_is_what_does_not_go_to_peers() -> None:
     answer(relay, 1.0)
     answer(relay, 2.0, sent=1000, to_peer=300)
     assert relay.sent_to_clients() == 700.0
-    relay.node = NodeView("1:1", "via")
+    relay.node = Node(node="1:1", role="via")
     assert relay.sent_to_clients() == 0.0
 
 
@@ -81,7 +83,7 @@ def test_silence_has_a_beginning_and_is_no_part_of_a_rate() -> None:
 def test_the_tracks_of_a_dead_relay_are_carried_no_more() -> None:
     relay = Relay("http://one", 0.0)
     answer(relay, 1.0)
-    relay.hold_tracks(Tracks([Track("aa")], 1), 1.0)
+    relay.hold_tracks(Tracks(tracks=[Track(track="aa")], total=1), 1.0)
     version = relay.tracks_version
     relay.failed("gone", 2.0)
     assert relay.tracks == {}
@@ -91,7 +93,7 @@ def test_the_tracks_of_a_dead_relay_are_carried_no_more() -> None:
 def test_a_relay_that_was_started_again_counts_its_events_from_one() -> None:
     relay = Relay("http://one", 0.0)
     answer(relay, 1.0)
-    relay.hold_events([Event(1), Event(2)])
+    relay.hold_events([Event(number=1), Event(number=2)])
     assert relay.last_event == 2
     assert [event.number for event in relay.take_news()] == [1, 2]
     assert relay.take_news() == []
@@ -103,5 +105,5 @@ def test_a_relay_that_was_started_again_counts_its_events_from_one() -> None:
 
 def test_news_that_nobody_takes_are_bounded() -> None:
     relay = Relay("http://one", 0.0)
-    relay.hold_events(Event(number) for number in range(MAX_NEWS + 5))
+    relay.hold_events(Event(number=number) for number in range(MAX_NEWS + 5))
     assert next(event.number for event in relay.take_news()) == 5

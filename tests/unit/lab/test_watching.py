@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from laps.admin.schema.network import Peer
+from laps.admin.schema.relay import Node
 from laps.cli_lab import milliseconds, percentage
 from laps.errors import ConfigError
 from laps.lab.screen import news, path_words, rate_words
@@ -24,12 +26,12 @@ def test_the_way_to_one_subscriber() -> None:
     assert path_words([("a", "b"), ("b", "a")], "c", "a") == "b>a"
 
 
-def node(at: float, cpu_s: float, since: float = 1.0) -> dict[str, float]:
-    return {"at": at, "cpu_s": cpu_s, "since": since}
+def node(at: float, cpu_s: float, since: float = 1.0) -> Node:
+    return Node(node="1:1", at=at, cpu_s=cpu_s, since=since)
 
 
-def peer(sent_bytes: int, since: float = 1.0) -> dict[str, object]:
-    return {"node": "1:2", "since": since, "sent_bytes": sent_bytes}
+def peer(sent_bytes: int, since: float = 1.0) -> Peer:
+    return Peer(node="1:2", since=since, sent_bytes=sent_bytes)
 
 
 def test_load_and_rates_are_of_the_time_between_two_looks() -> None:
@@ -49,7 +51,7 @@ def test_what_was_started_again_has_no_rate_yet() -> None:
     sight.take(node(14, 0.1, since=13.0), [peer(200, since=13.5)], [])
     assert sight.rates == {}
     sight.gone()
-    assert (sight.node, sight.answered) == ({}, False)
+    assert (sight.node, sight.answered) == (None, False)
 
 
 def changed(node: str, subject: str, detail: str = "1:100 to 1:2", at: float = 5.5) -> Event:

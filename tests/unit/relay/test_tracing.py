@@ -284,7 +284,7 @@ def test_two_traces_of_a_track_see_the_same_and_end_apart(line: Line) -> None:
 def test_there_are_so_many_traces_and_no_more(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing, "MAX_TRACES", 2)
     first = trace_of(line.via)
-    trace_of(line.via, KEY + 1)
+    trace_of(line.via, TrackKey(KEY + 1))
     with pytest.raises(TooManyTraces, match="2 traces run"):
         trace_of(line.via)
     line.via.data.tracing.stop(first)

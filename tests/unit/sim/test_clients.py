@@ -48,8 +48,8 @@ class FakeRelay:
             if key not in self.streams:
                 self.streams[key] = self.subscriber.open_stream(track, priority, ttl_us)
             stream = self.streams[key]
-            stream.write(data[:7])
-            stream.finish(data[7:]) if fin else stream.write(data[7:])
+            stream.write(data[:7], now)
+            stream.finish(data[7:], now) if fin else stream.write(data[7:], now)
 
     def publish_datagram(
         self, client: Publisher, track: TrackHash, data: bytes, priority: int, now: float
@@ -203,12 +203,12 @@ def test_a_stream_that_is_not_what_was_written_is_noticed() -> None:
         SubgroupReader(ALIAS).read(missing)
     wants = subscriber(Place())
     incoming = wants.open_stream(TRACK, 0, 0)
-    assert not incoming.finish(missing)
+    assert not incoming.finish(missing, 0.0)
     broken = wants.open_stream(TRACK, 0, 0)
-    broken.finish(data[:-1])
+    broken.finish(data[:-1], 0.0)
     again = wants.open_stream(TRACK, 0, 0)
-    again.finish(data)
-    again.reset(1)
+    again.finish(data, 0.0)
+    again.reset(1, 0.0)
     assert wants.violations == [
         "a stream has object 2 of group 0, not object 1 of group 0",
         "a stream ended inside an object",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from laps.sim.clients import ObjectId
 from laps.sim.trace import Trace
-from laps.types import NodeId, SnsId
+from laps.types import NodeId, SnsId, TrackKey
 from laps.wire.buffer import encode_varint
 from laps.wire.objects import encode_datagram_header, encode_new_stream_header
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from laps.sim.links import LinkEnd
 
 A, B, C = map(NodeId, (1, 2, 3))
-TRACK = 77
+TRACK = TrackKey(77)
 
 
 class Traffic:

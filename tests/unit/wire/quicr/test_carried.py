@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laps.errors import LocalProtocolError
-from laps.types import SnsId
+from laps.types import SnsId, TrackKey
 from laps.wire.buffer import VARINT_MAX, encode_varint
 from laps.wire.moqt.codes import MoqtViolation
 from laps.wire.moqt.data import (
@@ -48,7 +48,7 @@ def datagram(*pairs: tuple[int, int | bytes], priority: int | None = 5) -> Datag
 
 
 def between_peers(data: bytes) -> bytes:
-    return encode_datagram_header(SnsId(0xFFFF_FFFF), (1 << 64) - 1, len(data)) + data
+    return encode_datagram_header(SnsId(0xFFFF_FFFF), TrackKey((1 << 64) - 1), len(data)) + data
 
 
 # -- round trips -----------------------------------------------------------------------------------

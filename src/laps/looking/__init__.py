@@ -1,1 +1,0 @@
-"""Looking into relays from outside, over the admin API: what is there, and why it is so."""
