@@ -171,7 +171,7 @@ class Channel(Carrier):
 
     def _tick(self, now: float) -> None:
         super()._tick(now)
-        self.inbound.expire()
+        self.inbound.expire(now)
         self.outbound.tick()
 
     # -- as `Receiver` -----------------------------------------------------------------------------
