@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from laps.client.names import show_namespace, show_track
-from laps.client.outflow import Outflow, encode_extensions
+from laps.client.outflow import Outflow
 from laps.errors import RequestRefused
 from laps.types import Location
 from laps.wire.moqt.codes import RequestCode, ResetCode
@@ -30,6 +30,7 @@ from laps.wire.moqt.messages import (
     TrackStatus,
 )
 from laps.wire.moqt.objects import Object as WireObject
+from laps.wire.moqt.translate import encode_extensions
 
 if TYPE_CHECKING:
     from laps.client.channel import Channel
@@ -266,8 +267,9 @@ class Outbound:
         dialect = self.channel.dialect
         writer = FetchWriter(dialect, track.priority)
         gone = track.history.dropped_up_to
+        marks = dialect.marks_unknown_ranges and not descending
         try:
-            if gone is not None and start <= gone and not descending and dialect.draft != 14:
+            if marks and gone is not None and start <= gone:
                 stream.write(writer.encode(EndOfRange(gone.group, gone.object, unknown=True)))
             for entry in entries:
                 await self.channel.room()

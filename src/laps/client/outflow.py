@@ -19,29 +19,21 @@ from laps.wire.moqt.data import (
     encode_datagram,
     encode_subgroup_header,
 )
-from laps.wire.moqt.keyvalues import encode_pairs
 from laps.wire.moqt.messages import FilterType, PublishDone
 from laps.wire.moqt.objects import encode_object_header
+from laps.wire.moqt.translate import encode_extensions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from laps.client.channel import Channel
     from laps.client.history import Entry
     from laps.client.track import Track
     from laps.net.egress import EgressStream
-    from laps.wire.moqt.dialect import Dialect
-    from laps.wire.moqt.messages import Filter, KeyValue
+    from laps.wire.moqt.messages import Filter
 
 # A large object is written in pieces, so that what is more urgent can go between them.
 PIECE_BYTES: Final = 64 * 1024
 
 FIRST: Final = Location(0, 0)
-
-
-def encode_extensions(pairs: Sequence[KeyValue], dialect: Dialect) -> bytes:
-    """Extension headers as a draft writes them."""
-    return encode_pairs(pairs, delta=dialect.draft != 14) if pairs else b""
 
 
 @dataclass(slots=True)

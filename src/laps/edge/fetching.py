@@ -20,7 +20,7 @@ from laps.tracks.known import LAST_OBJECT, Known, behind, last_of, without
 from laps.types import Location
 from laps.wire.moqt.codes import MoqtViolation, RequestCode, ResetCode, SessionCode
 from laps.wire.moqt.data import FetchHeader, encode_fetch_header
-from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.fetch import EndOfRange, FetchWriter
 from laps.wire.moqt.messages import (
     Fetch,
@@ -157,8 +157,10 @@ class FetchServing:
         elif self.start > largest:
             reason = f"the track has come to group {largest.group}, object {largest.object}"
             self.fail(RequestCode.INVALID_RANGE, reason)
-        elif self._asker.dialect is not DRAFT16 and self._gaps(self.start, self._last(largest)):
-            # What draft 14 leaves out does not exist, and that is more than is known.
+        elif not self._asker.dialect.marks_unknown_ranges and self._gaps(
+            self.start, self._last(largest)
+        ):
+            # What its draft leaves out does not exist, and that is more than is known.
             reason = "part of the range is not known here, and its publisher does not say"
             self.fail(RequestCode.INTERNAL_ERROR, reason)
         else:
@@ -250,14 +252,14 @@ class FetchServing:
         written: list[bytes] = []
         size = 0
         for item in items:
-            if dialect is DRAFT16:
-                data = encode(item)
-            elif isinstance(item, EndOfRange):
-                # It has no words for what is not known; what came before it is all it can have.
-                return b"".join(written), False
-            else:
-                translated = translate_object(item, DRAFT16, dialect)
+            if not isinstance(item, EndOfRange):
+                translated = translate_object(item, BETWEEN_RELAYS, dialect)
                 data = b"" if translated is None else encode(translated)
+            elif dialect.marks_unknown_ranges:
+                data = encode(item)
+            else:
+                # It cannot say what is not known; what came before is all that it can have.
+                return b"".join(written), False
             written.append(data)
             size += len(data)
             if size >= PORTION_BYTES:

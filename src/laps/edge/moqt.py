@@ -18,7 +18,6 @@ from laps.sessions.moqt import MoqtSession
 from laps.telemetry.records import is_telemetry
 from laps.types import Location
 from laps.wire.moqt.codes import MoqtViolation, RequestCode, SessionCode
-from laps.wire.moqt.dialect import DRAFT16
 from laps.wire.moqt.messages import (
     DEFAULT_PRIORITY,
     UNFILTERED,
@@ -136,7 +135,7 @@ class MoqtClient(EdgeClient[Delivery]):
 
     def wants_new_group(self, source: Source, value: int) -> None:
         """As `EdgeClient`; draft 14 has no word for it."""
-        if self.session.dialect is DRAFT16 and source.new_group_wanted(
+        if self.session.dialect.asks_for_new_groups and source.new_group_wanted(
             value, source.track.largest()
         ):
             self.session.request(RequestUpdate(0, source.request_id, new_group=value))
@@ -342,7 +341,7 @@ class MoqtClient(EdgeClient[Delivery]):
             self.session.send(RequestOk(message.request_id))
             return
         wanted = message.filter
-        if wanted is not None and self.session.dialect is not DRAFT16:
+        if wanted is not None and not self.session.dialect.updates_may_widen:
             self._check_narrowed(delivery, wanted)
         if message.delivery_timeout_ms is not None:
             delivery.timeout_ms = message.delivery_timeout_ms
@@ -361,7 +360,7 @@ class MoqtClient(EdgeClient[Delivery]):
         self.session.send(RequestOk(message.request_id, largest=delivery.track.largest()))
 
     def _check_narrowed(self, delivery: Delivery, wanted: Filter) -> None:
-        """Draft 14 lets a subscription become smaller only."""
+        """Some drafts let a subscription become smaller only."""
         end = delivery.end_group
         wider = end is not None and (wanted.end_group is None or wanted.end_group > end)
         if wider or (wanted.start < delivery.filter.start):

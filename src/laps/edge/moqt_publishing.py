@@ -20,14 +20,15 @@ from laps.sessions.moqt_objects import (
     StreamBegan,
     StreamReset,
 )
-from laps.wire.moqt.data import (
-    encode_datagram,
-    encode_subgroup_header,
-    realias_datagram,
-)
-from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.data import encode_subgroup_header
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.messages import DEFAULT_PRIORITY
-from laps.wire.moqt.translate import StreamTranslator, needs_translation, translate_datagram
+from laps.wire.moqt.translate import (
+    StreamTranslator,
+    encode_translated,
+    needs_translation,
+    translate_datagram,
+)
 
 if TYPE_CHECKING:
     from laps.edge.moqt import MoqtClient
@@ -173,7 +174,7 @@ class Inflows:
             self._client.link.stop_stream(event.stream_id, event.code)
 
     def _begin(self, event: StreamBegan[Source], now: float) -> None:
-        """A stream of a known track: from here on it is draft 16's, under the track's own alias."""
+        """A stream of a known track: from here on as relays carry it, under the track's alias."""
         source, header = event.owner, event.header
         source.streams += 1
         source.open += 1
@@ -183,11 +184,11 @@ class Inflows:
             header.priority = source.priority
         data: bytes | memoryview = event.data
         translator = None
-        if needs_translation(dialect, DRAFT16, header.has_extensions):
-            translator = StreamTranslator(dialect, DRAFT16, header.has_extensions)
+        if needs_translation(dialect, BETWEEN_RELAYS, header.has_extensions):
+            translator = StreamTranslator(dialect, BETWEEN_RELAYS, header.has_extensions)
             data = translator.feed(data)
         inflow = self._reading[event.stream_id] = _Inflow(source, header.priority, translator)
-        data = encode_subgroup_header(header, DRAFT16) + bytes(data)
+        data = encode_subgroup_header(header, BETWEEN_RELAYS) + bytes(data)
         self._pass(event.stream_id, inflow, data, event.fin, now)
 
     def _pass(
@@ -216,16 +217,13 @@ class Inflows:
     def _pass_datagram(self, event: ObjectDatagram[Source], now: float) -> None:
         item, source, data = event.item, event.owner, event.data
         dialect, track = self._client.session.dialect, source.track
-        translated: bytes | None
-        if dialect is DRAFT16 and item.priority is not None:
-            translated = realias_datagram(data, track.alias)
-        elif dialect is DRAFT16:
-            item.alias, item.priority = track.alias, source.priority
-            translated = encode_datagram(item, DRAFT16)
+        priority = item.priority
+        if priority is None:  # between relays every object names its own
+            item.priority = priority = source.priority
+            translated = encode_translated(item, dialect, BETWEEN_RELAYS, track.alias)
         else:
-            translated = translate_datagram(data, dialect, DRAFT16, track.alias, source.priority)
+            translated = translate_datagram(data, dialect, BETWEEN_RELAYS, track.alias)
         if translated is not None:
-            priority = source.priority if item.priority is None else item.priority
             self._edge.relay.publish_datagram(self._client, track.hash, translated, priority, now)
 
     def _fetched(self, event: FetchBytes, now: float) -> None:

@@ -273,7 +273,7 @@ class Delivery:
             first = max(first, start.object)
         if first:
             out = self._cut(out, header, stream.subgroup, first)
-        elif self.dialect is DRAFT16:
+        elif self.dialect.is_carried:
             if fin:
                 out.finish(whole)
             else:
@@ -347,7 +347,7 @@ class Delivery:
         if len(data) > self.sink.datagram_bytes:
             self._send_large(item)
             return
-        if self.dialect is not DRAFT16:
+        if not self.dialect.is_carried:
             translated = translate_datagram(data, DRAFT16, self.dialect, track.alias)
             if translated is None:
                 return

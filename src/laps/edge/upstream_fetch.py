@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from laps.tracks.known import LAST_OBJECT, after, beyond, last_of, without
 from laps.types import Location
-from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.fetch import EndOfRange, FetchReader
 from laps.wire.moqt.messages import (
     Fetch,
@@ -125,7 +125,7 @@ class Errands:
         nodes = self._edge.elsewhere(track)
         if nodes:
             errand.node_id = nodes[0]
-            errand.reader = FetchReader(DRAFT16)
+            errand.reader = FetchReader(BETWEEN_RELAYS)
             errand.request_id = self._edge.tunnel.ask(nodes[0], request, self._told(errand))
             return True
         return False
@@ -178,7 +178,7 @@ class Errands:
         reader = errand.reader
         if reader is None:
             return False
-        dialect = DRAFT16 if errand.client is None else errand.client.session.dialect
+        dialect = BETWEEN_RELAYS if errand.client is None else errand.client.session.dialect
         for item in reader.feed(data):
             place = Location(item.group, item.object_id)
             begin, errand.at = errand.at, after(place)
@@ -186,9 +186,7 @@ class Errands:
                 if item.unknown:
                     errand.unknown.append((begin, place))
                 continue
-            found: Object | None = item
-            if dialect is not DRAFT16:
-                found = translate_object(item, dialect, DRAFT16)
+            found = translate_object(item, dialect, BETWEEN_RELAYS)
             if found is not None:
                 errand.size += len(found.payload)
                 errand.objects.setdefault(found.group, {})[found.object_id] = found

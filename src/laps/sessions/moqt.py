@@ -21,7 +21,7 @@ from laps.sessions.requests import KINDS, Answer, Pending, R, Request, RequestId
 from laps.sessions.tokens import TokenCache
 from laps.wire.buffer import Incomplete
 from laps.wire.moqt.codes import MoqtViolation, RequestCode, SessionCode, violation
-from laps.wire.moqt.dialect import DRAFT14, DRAFT16
+from laps.wire.moqt.dialect import BY_ALPN, BY_SETUP
 from laps.wire.moqt.messages import (
     ClientSetup,
     Fetch,
@@ -127,7 +127,7 @@ class MoqtSession:
         self._webtransport = webtransport
         self._limits = limits or MoqtLimits()
         self._named = dialect
-        self.dialect: Dialect = dialect or DRAFT14
+        self.dialect: Dialect = dialect or BY_SETUP
         self.ready = False
         "Whether setups have been exchanged."
         self.peer_setup: ClientSetup | ServerSetup | None = None
@@ -156,7 +156,7 @@ class MoqtSession:
         self._control = self._wire.open_stream()
         self._streams[self._control] = _Control(incoming=False)
         raw = not self._webtransport
-        versions = () if self._named is not None else (DRAFT14.version,)
+        versions = () if self._named is not None else (BY_SETUP.version,)
         self._write(
             ClientSetup(
                 versions=versions,
@@ -177,7 +177,7 @@ class MoqtSession:
                 raise MoqtViolation(SessionCode.INVALID_PATH, "a server has no path to say")
             if message.authority is not None:
                 raise MoqtViolation(SessionCode.INVALID_AUTHORITY, "a server has none to say")
-            if self._named is None and message.version != DRAFT14.version:
+            if self._named is None and message.version != BY_SETUP.version:
                 raise MoqtViolation(
                     SessionCode.VERSION_NEGOTIATION_FAILED,
                     f"the server chose version {message.version}, which was not offered",
@@ -194,14 +194,14 @@ class MoqtSession:
     def _answer_setup(self, message: ClientSetup) -> None:
         version = None
         if self._named is None:
-            if DRAFT14.version not in message.versions:
+            if BY_SETUP.version not in message.versions:
                 offered = ", ".join(f"{v:#x}" for v in message.versions) or "none"
                 raise MoqtViolation(
                     SessionCode.VERSION_NEGOTIATION_FAILED,
-                    f"versions offered: {offered}; spoken here: {DRAFT14.version:#x}, and draft 16 "
-                    "by the ALPN moqt-16",
+                    f"versions offered: {offered}; spoken here: {BY_SETUP.version:#x}, and "
+                    + " and ".join(f"draft {d.draft} by the ALPN {d.alpn}" for d in BY_ALPN),
                 )
-            version = DRAFT14.version
+            version = BY_SETUP.version
         if self._webtransport and message.path is not None:
             raise MoqtViolation(SessionCode.INVALID_PATH, "WebTransport has a path of its own")
         if self._webtransport and message.authority is not None:
@@ -280,7 +280,7 @@ class MoqtSession:
     def _take_aside(self, message: Message, stream_id: int, stream: _Control) -> Iterator[Message]:
         """A message on a stream of its own: draft 16 talks of namespaces there."""
         if stream.request_id is None:
-            if not (isinstance(message, SubscribeNamespace) and self.dialect is DRAFT16):
+            if not (isinstance(message, SubscribeNamespace) and self.dialect.namespaces_on_streams):
                 raise violation(f"a stream that begins with {type(message).__name__}")
             stream.request_id = message.request_id
             yield from self._take(message, stream_id)
@@ -329,7 +329,7 @@ class MoqtSession:
         match message:
             case ClientSetup() | ServerSetup():
                 raise violation("a second setup")
-            case SubscribeNamespace() if stream_id is None and self.dialect is DRAFT16:
+            case SubscribeNamespace() if stream_id is None and self.dialect.namespaces_on_streams:
                 raise violation("SUBSCRIBE_NAMESPACE has a stream of its own")
             case (
                 Subscribe()
@@ -373,7 +373,8 @@ class MoqtSession:
 
     def _asked(self, message: R, stream_id: int | None) -> Iterator[Message]:
         request_id = message.request_id
-        self.ids.take(request_id, in_order=stream_id is None and self.dialect is DRAFT14)
+        in_order = stream_id is None and not self.dialect.namespaces_on_streams
+        self.ids.take(request_id, in_order=in_order)
         kind = KINDS[type(message)]
         pending = self.incoming[request_id] = Pending(kind, message, stream_id=stream_id)
         message = replace(message, tokens=self.tokens.take(message.tokens))
@@ -549,9 +550,9 @@ class MoqtSession:
         kind = KINDS[type(message)]
         pending = self.outgoing[request_id] = Pending(kind, message)
         data = self.dialect.encode(message)
-        if kind is RequestKind.UPDATE and self.dialect is DRAFT14:
+        if kind is RequestKind.UPDATE and not self.dialect.answers_updates:
             del self.outgoing[request_id]  # it has no answer
-        if isinstance(message, SubscribeNamespace) and self.dialect is DRAFT16:
+        if isinstance(message, SubscribeNamespace) and self.dialect.namespaces_on_streams:
             pending.stream_id = self._wire.open_stream()
             self._streams[pending.stream_id] = _Control(request_id=request_id, incoming=False)
         if self._waiting or not self.ready or request_id >= self.ids.most:
@@ -637,7 +638,7 @@ class MoqtSession:
         if pending.stream_id is not None:
             data = self.dialect.encode(message)
             self._wire.send(pending.stream_id, data, fin=refused)
-        elif pending.kind is not RequestKind.UPDATE or self.dialect is not DRAFT14:
+        elif pending.kind is not RequestKind.UPDATE or self.dialect.answers_updates:
             self._write(message)
         if refused or pending.kind in (RequestKind.UPDATE, RequestKind.TRACK_STATUS):
             self.finish(request_id)

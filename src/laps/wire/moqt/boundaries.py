@@ -27,7 +27,7 @@ class BoundaryScanner:
 
     __slots__ = (
         "_between",
-        "_draft",
+        "_dialect",
         "_extended",
         "_has_extensions",
         "_held",
@@ -57,7 +57,7 @@ class BoundaryScanner:
         """Where the last complete object ends and the next one begins."""
         self.statuses: set[int] = set()
         """Every status but NORMAL that was seen: the end of the group, of the track."""
-        self._draft = dialect.draft
+        self._dialect = dialect
         self._has_extensions = has_extensions
         self._held = b""
         self._skip = 0
@@ -144,7 +144,7 @@ class BoundaryScanner:
                 if not length:
                     status, position = decode_varint(data, position)
                     if status:
-                        check_status(status, extended, self._draft)
+                        check_status(status, extended, self._dialect)
                         self.statuses.add(status)
                 if not has_extensions:
                     last_id += delta + 1

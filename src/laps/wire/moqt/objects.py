@@ -163,7 +163,7 @@ class Assembler(Generic[Item]):
 class ObjectReader(Assembler[Object]):
     """Whole objects out of a subgroup's stream, fed with what follows its header."""
 
-    __slots__ = ("_draft", "_group", "_has_extensions", "_last_id", "_priority", "_subgroup")
+    __slots__ = ("_dialect", "_group", "_has_extensions", "_last_id", "_priority", "_subgroup")
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class ObjectReader(Assembler[Object]):
         max_payload_bytes: int = MAX_PAYLOAD_BYTES,
     ) -> None:
         super().__init__(max_payload_bytes)
-        self._draft = dialect.draft
+        self._dialect = dialect
         self._group = header.group
         self._subgroup = header.subgroup
         self._priority = header.priority
@@ -225,7 +225,7 @@ class ObjectReader(Assembler[Object]):
                 if not length:
                     status, position = decode_varint(data, position)
                     if status:
-                        check_status(status, bool(extensions), self._draft)
+                        check_status(status, bool(extensions), self._dialect)
                 last_id += delta + 1
                 if last_id > VARINT_MAX:
                     checked_id(last_id)
