@@ -20,7 +20,7 @@ from laps.wire.moqt.data import (
     encode_subgroup_header,
 )
 from laps.wire.moqt.messages import FilterType, PublishDone
-from laps.wire.moqt.objects import encode_object_header
+from laps.wire.moqt.object_fields import encode_object_header
 from laps.wire.moqt.translate import encode_extensions
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from laps.wire.moqt.messages import (
     FilterType,
     GroupOrder,
 )
-from laps.wire.moqt.objects import encode_object_header
+from laps.wire.moqt.object_fields import encode_object_header
 from laps.wire.moqt.translate import needs_translation, translate_datagram
 
 if TYPE_CHECKING:

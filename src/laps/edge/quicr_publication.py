@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from laps.types import Location
 from laps.wire.moqt.data import ObjectStatus, SubgroupHeader, encode_subgroup_header
 from laps.wire.moqt.dialect import DRAFT16
-from laps.wire.moqt.objects import encode_object
+from laps.wire.moqt.object_fields import encode_object
 from laps.wire.quicr.carried import CARRIED_BYTES, encode_carried, moqt_priority
 from laps.wire.quicr.codes import QuicrCode, QuicrViolation
 from laps.wire.quicr.fragments import MAX_OBJECT_BYTES, recut

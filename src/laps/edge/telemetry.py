@@ -27,7 +27,7 @@ from laps.wire.moqt.codes import DoneCode
 from laps.wire.moqt.data import SubgroupHeader, encode_subgroup_header
 from laps.wire.moqt.dialect import DRAFT16
 from laps.wire.moqt.messages import PublishDone
-from laps.wire.moqt.objects import encode_object_header
+from laps.wire.moqt.object_fields import encode_object_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

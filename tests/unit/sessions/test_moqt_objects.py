@@ -25,7 +25,7 @@ from laps.wire.moqt.data import (
     encode_subgroup_header,
 )
 from laps.wire.moqt.dialect import DRAFT16
-from laps.wire.moqt.objects import encode_object
+from laps.wire.moqt.object_fields import encode_object
 
 ALIAS, REQUEST = 7, 2
 HEADER = SubgroupHeader(ALIAS, 1, 0, 128)

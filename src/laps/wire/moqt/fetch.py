@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Final
 from laps.errors import LocalProtocolError
 from laps.wire.buffer import VARINT_MAX, Cursor, Incomplete, encode_varint
 from laps.wire.moqt.codes import violation
-from laps.wire.moqt.data import check_status
 from laps.wire.moqt.messages import DEFAULT_PRIORITY
-from laps.wire.moqt.objects import (
-    MAX_PAYLOAD_BYTES,
-    Assembler,
-    Object,
-    checked_extensions,
+from laps.wire.moqt.object_fields import (
     checked_id,
+    decode_extensions_length,
+    decode_length_and_status,
 )
+from laps.wire.moqt.objects import MAX_PAYLOAD_BYTES, Assembler, Object
 
 if TYPE_CHECKING:
     from laps.wire.moqt.dialect import Dialect
@@ -141,9 +139,9 @@ class FetchReader(Assembler[FetchItem]):
         group, subgroup = cursor.varint("group"), cursor.varint("subgroup")
         object_id, priority = cursor.varint("object"), cursor.u8("priority")
         extensions = self._read_extensions(cursor, start)
-        length = cursor.varint("payload length")
-        status = 0 if length else cursor.varint("status")
-        check_status(status, bool(extensions), self._dialect)
+        length, status, cursor.offset = decode_length_and_status(
+            cursor.view, cursor.offset, bool(extensions), self._dialect
+        )
         return Object(group, subgroup, object_id, priority, status, extensions), length
 
     def _read_flagged(self, cursor: Cursor, start: int) -> tuple[FetchItem, int]:
@@ -185,7 +183,7 @@ class FetchReader(Assembler[FetchItem]):
         return last if mode == _SUBGROUP_LAST else checked_id(last + 1)
 
     def _read_extensions(self, cursor: Cursor, start: int) -> bytes:
-        length = checked_extensions(cursor.varint("extensions length"))
+        length, cursor.offset = decode_extensions_length(cursor.view, cursor.offset)
         if length >= cursor.remaining:
             self._wanted = cursor.offset - start + length + 1
         return bytes(cursor.take(length, "extensions"))

@@ -14,14 +14,18 @@ from laps.errors import InvalidEncoding
 from laps.wire.buffer import VARINT_MAX, Cursor, Incomplete, decode_varint
 from laps.wire.moqt.codes import violation
 from laps.wire.moqt.data import (
-    check_status,
     decode_datagram,
     encode_datagram,
     realias_datagram,
 )
 from laps.wire.moqt.keyvalues import decode_pairs, encode_pairs
 from laps.wire.moqt.messages import DEFAULT_PRIORITY
-from laps.wire.moqt.objects import checked_extensions, checked_id, encode_object_header
+from laps.wire.moqt.object_fields import (
+    checked_id,
+    decode_extensions_length,
+    decode_length_and_status,
+    encode_object_header,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -195,22 +199,21 @@ class StreamTranslator:
         delta, position = decode_varint(data, start)
         extensions = b""
         if self._has_extensions:
-            length, position = decode_varint(data, position)
-            end = position + checked_extensions(length)
+            length, position = decode_extensions_length(data, position)
+            end = position + length
             if end >= len(data):
                 self._wanted = end - start + 1
                 raise Incomplete
             extensions = bytes(data[position:end])
             position = end
-        length, position = decode_varint(data, position)
-        status = 0
-        if not length:
-            status, position = decode_varint(data, position)
-            check_status(status, bool(extensions), self._from)
+        length, status, position = decode_length_and_status(
+            data, position, bool(extensions), self._from
+        )
         self._last_id = object_id = checked_id(self._last_id + delta + 1)
         if status not in self._to.statuses:
             return b"", position, position
-        extensions = _translate(extensions, status, self._from, self._to)
+        if extensions:
+            extensions = _translate(extensions, status, self._from, self._to)
         delta = object_id - self._last_written_id - 1
         self._last_written_id = object_id
         head = encode_object_header(delta, extensions, length, status, self._has_extensions)

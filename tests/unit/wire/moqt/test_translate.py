@@ -10,7 +10,8 @@ from laps.wire.moqt.codes import MoqtViolation, SessionCode
 from laps.wire.moqt.data import DatagramObject, decode_datagram, encode_datagram
 from laps.wire.moqt.dialect import DRAFT14, DRAFT16, Dialect
 from laps.wire.moqt.keyvalues import encode_pairs
-from laps.wire.moqt.objects import Object, ObjectReader, encode_object_header
+from laps.wire.moqt.object_fields import encode_object_header
+from laps.wire.moqt.objects import Object, ObjectReader
 from laps.wire.moqt.translate import (
     StreamTranslator,
     decode_extensions,
