@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from laps.client.names import show_namespace, show_track
 from laps.client.outflow import Outflow
 from laps.errors import RequestRefused
+from laps.ranges import end_after, last_of
 from laps.types import Location
 from laps.wire.moqt.codes import RequestCode, ResetCode
 from laps.wire.moqt.data import FetchHeader, encode_fetch_header
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from laps.types import TrackName
     from laps.wire.moqt.messages import Namespace
 
-LAST_OBJECT = (1 << 62) - 1
 
 # A relay that does not take PUBLISH, or not now, may still SUBSCRIBE.
 _WAITS = (RequestCode.NOT_SUPPORTED, RequestCode.UNINTERESTED)
@@ -234,14 +234,14 @@ class Outbound:
             self._unknown(message.request_id)
             return
         largest = track.history.largest
-        if largest is None or start > largest or _last(end) < start:
+        if largest is None or start > largest or last_of(end) < start:
             come = "nothing" if largest is None else f"group {largest.group}"
             reason = f"the track has come to {come}"
             self.channel.refuse(message.request_id, RequestCode.INVALID_RANGE, reason)
             return
-        last = min(_last(end), largest)
-        if _last(end) > largest:
-            end = Location(largest.group, largest.object + 1)
+        last = min(last_of(end), largest)
+        if last_of(end) > largest:
+            end = end_after(largest)
         order = message.order or GroupOrder.ASCENDING
         descending = order is GroupOrder.DESCENDING
         at_end = track.ended and last == largest
@@ -318,8 +318,3 @@ class Outbound:
             outflow.track.lost(outflow)
             self._drop(outflow)
         self.tracks.clear()
-
-
-def _last(end: Location) -> Location:
-    """The last object of a range whose end is one past it, or a whole group."""
-    return Location(end.group, end.object - 1 if end.object else LAST_OBJECT)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from laps.client.arrivals import Arrivals
 from laps.errors import DatagramTooLarge
+from laps.ranges import after
 from laps.types import Location
 from laps.wire.moqt.codes import ResetCode
 from laps.wire.moqt.data import (
@@ -75,7 +76,7 @@ class Outflow:
             if largest is not None and wanted.type is FilterType.NEXT_GROUP:
                 self.start = Location(largest.group + 1, 0)
             elif largest is not None and wanted.type is FilterType.LARGEST_OBJECT:
-                self.start = Location(largest.group, largest.object + 1)
+                self.start = after(largest)
         if forward is not None and forward != self.forward:
             self.forward = forward
             if not forward:

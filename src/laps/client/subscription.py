@@ -23,6 +23,7 @@ from laps.client.lane import Ended, Lane, Lost, Overrun
 from laps.client.names import show_track
 from laps.client.values import TrackInfo
 from laps.errors import RequestRefused, SessionClosed
+from laps.ranges import after, end_after
 from laps.types import Location
 from laps.wire.buffer import VARINT_MAX
 from laps.wire.moqt.codes import DoneCode, RequestCode
@@ -254,7 +255,7 @@ class Subscription(Following):
         elif start == "next":
             begin = Location(largest.group + 1, 0)
         else:
-            begin = Location(largest.group, largest.object + 1)
+            begin = after(largest)
         self._seen.start(begin)
         self._resume = begin
 
@@ -282,7 +283,7 @@ class Subscription(Following):
         resume = self._resume
         wanted: JoiningFetch | StandaloneFetch
         if resume.object:
-            end = Location(largest.group, largest.object + 1)
+            end = end_after(largest)
             wanted = StandaloneFetch(self.track, resume, end)
         else:
             wanted = JoiningFetch(lane.inflow.request_id, resume.group, relative=False)

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from laps.edge.upstream_fetch import Errands
-from laps.tracks.known import LAST_OBJECT, Known, behind, last_of, without
+from laps.ranges import LAST_OBJECT, end_after, last_of, without
+from laps.tracks.known import Known
 from laps.types import Location
 from laps.wire.moqt.codes import MoqtViolation, RequestCode, ResetCode, SessionCode
 from laps.wire.moqt.data import FetchHeader, encode_fetch_header
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from laps.edge.moqt import MoqtClient
     from laps.edge.moqt_subscription import Rank
     from laps.edge.upstream_fetch import Errand
-    from laps.tracks.known import Range
+    from laps.ranges import Range
     from laps.tracks.ports import OutStream
     from laps.tracks.track import LiveTrack
     from laps.wire.moqt.dialect import Dialect
@@ -210,7 +211,7 @@ class FetchServing:
         spans = self._gaps(self.start, self._last(largest))
         if not spans:
             return None
-        return spans[0][0], behind(spans[-1][1])
+        return spans[0][0], end_after(spans[-1][1])
 
     def _answer(self, largest: Location, now: float) -> None:
         last = last_of(self.end)

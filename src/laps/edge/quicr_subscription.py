@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from laps.edge.media_queue import MediaQueue
 from laps.edge.quicr_history import History
-from laps.tracks.known import last_of
+from laps.ranges import last_of
 from laps.types import Location
 from laps.wire.moqt.codes import MoqtViolation
 from laps.wire.moqt.data import ObjectStatus, decode_datagram

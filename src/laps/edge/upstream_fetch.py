@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from laps.tracks.known import LAST_OBJECT, after, beyond, last_of, without
+from laps.ranges import LAST_OBJECT, after, beyond, last_of, without
 from laps.types import Location
 from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.fetch import EndOfRange, FetchReader
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from laps.edge.edge import Edge
     from laps.edge.fetching import FetchCounters, FetchServing
     from laps.edge.moqt import MoqtClient
-    from laps.tracks.known import Range
+    from laps.ranges import Range
     from laps.tracks.track import LiveTrack
     from laps.types import NodeId
     from laps.wire.moqt.messages import Message

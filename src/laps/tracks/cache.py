@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from laps.ranges import LAST_OBJECT
 from laps.tracks.cached_stream import CachedStream
 from laps.tracks.history import Past
-from laps.tracks.known import LAST_OBJECT
 from laps.types import Location
 from laps.wire.moqt.data import ObjectStatus, decode_datagram
 from laps.wire.moqt.dialect import DRAFT16

@@ -6,8 +6,6 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import laps
 from laps import client
@@ -16,7 +14,7 @@ from laps.client.history import ENTRY_BYTES, Entry, History
 from laps.client.lasting import LastingSession
 from laps.client.names import namespace_of, show_track, track_of
 from laps.client.publication import group_of_now
-from laps.client.seen import GROUPS, Ids, Seen, Verdict
+from laps.client.seen import GROUPS, Seen, Verdict
 from laps.client.sequencer import Sequencer
 from laps.client.urls import parse_url, trust_for
 from laps.client.values import Object
@@ -111,16 +109,6 @@ def test_only_this_machine_is_trusted_without_a_word(url: str, anyone: bool) -> 
 
 
 # -- what was given --------------------------------------------------------------------------------
-
-
-@given(st.lists(st.integers(0, 30)))
-def test_ids_are_a_set(numbers: list[int]) -> None:
-    ids, known = Ids(), set[int]()
-    for number in numbers:
-        assert ids.add(number) is (number not in known)
-        known.add(number)
-        assert all((n in ids) is (n in known) for n in range(31))
-        assert ids.first_missing() == min(set(range(32)) - known)
 
 
 def test_where_to_go_on() -> None:
