@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from laps.client.inflows import FetchInflow
 from laps.client.intake import Intake, Reading
-from laps.client.names import show_track
 from laps.client.values import object_from
 from laps.errors import RequestRefused, SessionClosed
+from laps.names import track_text
 from laps.ranges import after
 from laps.types import Location
 from laps.wire.moqt.codes import RequestCode
@@ -156,7 +156,7 @@ class Fetching(Reading):
                 if await self._attempt():
                     self._intake.finish()
                     return
-            what = f"a fetch of {show_track(self.track)}"
+            what = f"a fetch of {track_text(self.track)}"
             raise SessionClosed(f"{what} broke off {ATTEMPTS} times: its stream was reset")
         except Exception as error:
             self._intake.finish(error)
@@ -176,11 +176,11 @@ class Fetching(Reading):
         if isinstance(result, RequestError):
             if self._last is not None and result.code == RequestCode.INVALID_RANGE:
                 return True  # it broke off behind the last object there is
-            what = f"a fetch of {show_track(self.track)}"
+            what = f"a fetch of {track_text(self.track)}"
             raise RequestRefused(what, result.code, result.reason)
         if result is None:
             if self._order is GroupOrder.DESCENDING and self._last is not None:
-                what = f"a fetch of {show_track(self.track)} in descending order"
+                what = f"a fetch of {track_text(self.track)} in descending order"
                 raise SessionClosed(f"{what} broke off: its stream was reset")
             return False
         self.end_of_track, self.end = result.end_of_track, result.end

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from laps.client.names import show_namespace, show_track
 from laps.client.outflow import Outflow
 from laps.errors import RequestRefused
+from laps.names import namespace_text, track_text
 from laps.ranges import end_after, last_of
 from laps.types import Location
 from laps.wire.moqt.codes import RequestCode, ResetCode
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from laps.client.channel import Channel
     from laps.client.history import Entry
     from laps.client.track import Track
+    from laps.names import Namespace
     from laps.net.egress import EgressStream
     from laps.sessions.requests import Answer
     from laps.types import TrackName
-    from laps.wire.moqt.messages import Namespace
 
 
 # A relay that does not take PUBLISH, or not now, may still SUBSCRIBE.
@@ -105,7 +105,7 @@ class Outbound:
             self._drop(outflow)
             outflow.give_up()
             if answer.code not in _WAITS:
-                what = f"publishing {show_track(outflow.track.full_name)}"
+                what = f"publishing {track_text(outflow.track.full_name)}"
                 outflow.track.fail(RequestRefused(what, answer.code, answer.reason))
             outflow.track.changed()
 
@@ -115,7 +115,7 @@ class Outbound:
         for name, track in self.tracks.items():
             # Where the relay takes the track itself, it need not take the namespace.
             if name.namespace == namespace and name not in self.outflows:
-                what = f"publishing the namespace {show_namespace(namespace)}"
+                what = f"publishing the namespace {namespace_text(namespace)}"
                 track.fail(RequestRefused(what, answer.code, answer.reason))
 
     def withdraw(self, track: Track) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from laps.errors import LapsError
 from laps.lab.network import NAME, NAMESPACE
 from laps.looking.api import RelayApi
+from laps.names import hash_text
 from laps.types import TrackName, hash_track
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class Watch:
     def copies(self, track: str) -> list[tuple[str, str]]:
         """The hops that copies of a track take now: from a relay, to its peer."""
         named = TrackName((NAMESPACE.encode(), track.encode()), NAME.encode())
-        hashed = f"{hash_track(named).full_name_hash:016x}"
+        hashed = hash_text(hash_track(named).full_name_hash)
         hops = []
         for name, sight in self.sights.items():
             for row in sight.tracks:

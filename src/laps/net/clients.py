@@ -21,6 +21,7 @@ from laps.net.egress import Egress
 from laps.net.http3 import ErrorCode
 from laps.net.webtransport import HTTP3_ALPN, Accepted, accept_http3
 from laps.net.webtransport_session import WebTransportSession
+from laps.types import Address
 from laps.wire.moqt.codes import ResetCode, SessionCode
 from laps.wire.moqt.dialect import DIALECTS
 from laps.wire.quicr.codes import ALPN as QUICR_ALPN
@@ -173,7 +174,7 @@ class ClientConnection:
 
     def __str__(self) -> str:
         host, port = self.transport.remote[:2]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return str(Address(host, port))
 
     @property
     def protocol(self) -> str:

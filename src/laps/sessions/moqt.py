@@ -54,9 +54,12 @@ from laps.wire.moqt.messages import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from laps.names import Namespace
     from laps.types import TrackName
     from laps.wire.moqt.dialect import Dialect
-    from laps.wire.moqt.messages import Message, Namespace
+    from laps.wire.moqt.messages import (
+        Message,
+    )
 
 # The most a control message can be: a type of up to 8 bytes, a 16-bit length, and what it counts.
 MAX_MESSAGE_BYTES: Final = 8 + 2 + 65535

@@ -12,13 +12,13 @@ from laps import client
 from laps.client.buffers import MORE_BYTES, Buffer, BufferPool
 from laps.client.history import ENTRY_BYTES, Entry, History
 from laps.client.lasting import LastingSession
-from laps.client.names import namespace_of, show_track, track_of
 from laps.client.publication import group_of_now
 from laps.client.seen import GROUPS, Seen, Verdict
 from laps.client.sequencer import Sequencer
 from laps.client.urls import parse_url, trust_for
 from laps.client.values import Object
 from laps.errors import ConfigError, InvalidText, SessionClosed
+from laps.names import namespace_of, track_of, track_text
 from laps.types import Location
 
 # -- names -----------------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ def test_the_whole_name_has_a_bound() -> None:
     with pytest.raises(InvalidText, match="makes 4097 bytes with its namespace"):
         track_of("a" * 4000, "b" * 97)
     assert namespace_of("", prefix=True) == ()
-    assert show_track(track_of("demo/a", b"\xff")) == "demo/a \\xff"
+    assert track_text(track_of("demo/a", b"\xff")) == "demo/a \\xff"
 
 
 # -- URLs ------------------------------------------------------------------------------------------

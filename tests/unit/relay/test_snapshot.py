@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laps.edge.edge import Edge, EdgeSettings
+from laps.names import bytes_text, read_hash, read_track, track_texts
 from laps.relay.path_watch import PathWatch
 from laps.relay.roles import Role
 from laps.relay.views import flows, nodes, tables, tracks
 from laps.relay.views.table import Row, Table, contains
-from laps.relay.views.words import bytes_text, read_hash, read_track, track_texts
 from laps.routing.plan import NO_PLAN, Plan
 from laps.types import TrackName, hash_track, parse_node_id
 from support.relays import App, Net, track_hash

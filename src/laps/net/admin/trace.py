@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
+from laps.names import read_hash, read_track
 from laps.net.admin.answers import encode
 from laps.relay.tracing import TooManyTraces
 from laps.relay.views.tracks import find_track
-from laps.relay.views.words import node_text, read_hash, read_track
+from laps.relay.views.words import (
+    node_text,
+)
 from laps.types import hash_track
 
 if TYPE_CHECKING:

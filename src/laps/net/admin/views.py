@@ -6,12 +6,15 @@ import time
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
+from laps.names import hash_text, track_texts
 from laps.net.senses import resident_bytes
 from laps.relay.views import nodes as node_views
 from laps.relay.views.counters import counters as relay_counters
 from laps.relay.views.counters import counts_of
 from laps.relay.views.table import Row, Table
-from laps.relay.views.words import hash_text, node_text, track_texts
+from laps.relay.views.words import (
+    node_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator

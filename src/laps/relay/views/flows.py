@@ -6,9 +6,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from laps.infobase.nodes import SessionId
+from laps.names import hash_text
 from laps.relay.stub import StubClient
 from laps.relay.views.table import Row, Table
-from laps.relay.views.words import hash_text, node_text, node_texts
+from laps.relay.views.words import (
+    node_text,
+    node_texts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from laps.errors import InvalidEncoding
+from laps.names import bytes_text, hash_text, namespace_text, track_texts
 from laps.relay.views.table import Row, Table
-from laps.relay.views.words import bytes_text, hash_text, namespace_text, node_text, track_texts
+from laps.relay.views.words import (
+    node_text,
+)
 from laps.wire.subscribe import decode_track_name
 
 if TYPE_CHECKING:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from laps.infobase.nodes import SessionId
+from laps.names import hash_text, read_hash, read_track, track_texts
 from laps.relay.views.nodes import path_row
 from laps.relay.views.table import Row, Table
 from laps.relay.views.tables import name_of
 from laps.relay.views.words import (
-    hash_text,
     node_text,
     node_texts,
-    read_hash,
-    read_track,
-    track_texts,
 )
 from laps.types import hash_track
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laps.errors import ConfigError
+from laps.names import hash_text
 from laps.spark.planner.options import DIRECT
 from laps.spark.planner.paths import UNREACHABLE_US
 from laps.spark.planner.reading import refuse, suggest
@@ -44,7 +45,7 @@ class Track:
     @property
     def label(self) -> str:
         """As people call it."""
-        return f"{self.namespace}/{self.name}" if self.namespace else f"{self.hash:016x}"
+        return f"{self.namespace}/{self.name}" if self.namespace else hash_text(self.hash)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
