@@ -16,9 +16,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from laps import units
 from laps.errors import ConfigError
 from laps.looking import show as showing
-from laps.looking import units
 from laps.looking.drawing import draw_path, draw_track
 from laps.looking.explain import explain_track, find_track
 from laps.looking.following import Following, Until

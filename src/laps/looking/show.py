@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.table import Table
 from rich.text import Text
 
-from laps.looking import units
+from laps import units
 from laps.looking.views import Column, Row
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def notes(shown: Shown, limit: int) -> list[str]:
     if view.name == "cache":
         for answer in shown.answers:
             held, most = units.size(answer.get("bytes")), units.size(answer.get("limit_bytes"))
-            age = units.lasting(answer.get("age_s"))
+            age = units.duration(answer.get("age_s"))
             said.append(f"{answer['node']} keeps {held} of at most {most}, for {age}")
     if view.name == "nodes" and shown.answers:
         said.append(f"ways and delays as {shown.answers[0]['node']} sees them")
@@ -221,8 +221,8 @@ class Overview:
         of = "" if asked == nodes else f", of which {asked} could be asked"
         own = f" and {self.telemetry:,} of telemetry" if self.telemetry else ""
         return (
-            f"{_many(nodes, 'relay')} ({roles}){of}; {_many(self.links, 'link')}; "
-            f"{_many(self.tracks, 'track')}{own}"
+            f"{units.many(nodes, 'relay')} ({roles}){of}; {units.many(self.links, 'link')}; "
+            f"{units.many(self.tracks, 'track')}{own}"
         )
 
     def table(self) -> Table:
@@ -254,7 +254,7 @@ class Overview:
                 units.size(row["memory_bytes"]),
                 units.size(row["sent_bytes"]),
                 units.size(row["received_bytes"]),
-                units.lasting(row["up_s"]),
+                units.duration(row["up_s"]),
                 row["admin"].removeprefix("http://"),
             )
         return drawn
@@ -304,7 +304,3 @@ def _peers(answers: dict[str, Answer]) -> list[dict[str, Any]]:
 
 def _total(answer: Answer | None) -> int | None:
     return None if answer is None else int(answer["total"])
-
-
-def _many(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"

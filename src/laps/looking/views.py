@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from laps.looking import units
+from laps import units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -122,7 +122,7 @@ def _since(head: str, field: str = "since") -> Column:
 
     def show(row: Row) -> str:
         then = row.values.get(field)
-        return units.NOTHING if not then else units.lasting(row.at - then)
+        return units.NOTHING if not then else units.duration(row.at - then)
 
     return Column(head, show, right=True)
 
