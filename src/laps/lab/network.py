@@ -32,13 +32,13 @@ is reached by the last Edge, which is no shorter way and therefore not taken bef
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Final, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from laps.config import read_toml
-from laps.errors import ConfigError, InvalidText, quote
+from laps.errors import ConfigError, InvalidText
+from laps.files import read_toml, refuse
 from laps.lab.cities import CITIES, delay_ms
 from laps.sim.topology import Link, Node, topology_from_mapping
 from laps.types import NodeId, PeerMode, format_node_id, parse_node_id
@@ -278,28 +278,24 @@ def _check(network: Network, source: str) -> None:
         where = f"{source}: publishers[{number}]"
         _check_place(publisher.node, kinds, where)
         if publisher.track in tracks:
-            _refuse(where, "track", publisher.track, "is published already: give it another name")
+            refuse(where, "track", publisher.track, "is published already: give it another name")
         tracks.add(publisher.track)
     for number, subscriber in enumerate(network.subscribers, start=1):
         where = f"{source}: subscribers[{number}]"
         _check_place(subscriber.node, kinds, where)
         if subscriber.track not in tracks:
             known = ", ".join(sorted(tracks)) or "none"
-            _refuse(where, "track", subscriber.track, f"has no publisher; published are: {known}")
+            refuse(where, "track", subscriber.track, f"has no publisher; published are: {known}")
 
 
 def _check_place(node: str, kinds: Mapping[str, str], where: str) -> None:
     try:
         name = format_node_id(parse_node_id(node))
     except InvalidText as error:
-        _refuse(where, "node", node, error.problem)
+        refuse(where, "node", node, error.problem)
     if name not in kinds:
-        _refuse(where, "node", node, "is no node: add it to [[nodes]]")
+        refuse(where, "node", node, "is no node: add it to [[nodes]]")
     if name != node:
-        _refuse(where, "node", node, f'is written "{name}"')
+        refuse(where, "node", node, f'is written "{name}"')
     if kinds[name] not in ("edge", "stub"):
-        _refuse(where, "node", node, f"is a {kinds[name]}: clients go to an edge or a stub")
-
-
-def _refuse(where: str, key: str, value: object, problem: str) -> NoReturn:
-    raise ConfigError(f"{where}: {key} = {quote(value)}: {problem}")
+        refuse(where, "node", node, f"is a {kinds[name]}: clients go to an edge or a stub")

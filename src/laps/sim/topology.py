@@ -23,14 +23,12 @@ Every key is a field below, with its default and the words that say what would h
 
 from __future__ import annotations
 
-import difflib
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
-from laps.config import read_toml
-from laps.errors import ConfigError, InvalidText, quote
+from laps.files import read_rows, read_toml, refuse, require_known
 from laps.types import NodeId, PeerMode, format_node_id, parse_node_id
 
 if TYPE_CHECKING:
@@ -174,47 +172,13 @@ def load_topology(path: Path) -> Topology:
 
 def topology_from_mapping(mapping: Mapping[str, object], source: str) -> Topology:
     """Read the tables of a parsed TOML file; `source` names it in a refusal."""
-    tables: dict[str, Any] = {}
-    for name, rows in mapping.items():
-        if name not in _TABLES:
-            _refuse(source, name, rows, f"unknown table{_suggest(name, tuple(_TABLES))}")
-        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            _refuse(source, name, rows, f"must be tables: [[{name}]]")
-        tables[name] = tuple(
-            _read_row(_TABLES[name], row, f"{source}: {name}[{number}]")
-            for number, row in enumerate(rows, start=1)
-        )
+    require_known(mapping, tuple(_TABLES), source)
+    tables: dict[str, Any] = {
+        name: tuple(read_rows(table, mapping, name, source)) for name, table in _TABLES.items()
+    }
     topology = Topology(**tables)
     check(topology, source)
     return topology
-
-
-def _read_row(table: type[msgspec.Struct], row: Mapping[str, object], where: str) -> Any:
-    fields = {field.name: field for field in msgspec.structs.fields(table)}
-    for key, value in row.items():
-        if key not in fields:
-            _refuse(where, key, value, f"unknown key{_suggest(key, tuple(fields))}")
-    values = {}
-    wanted = get_type_hints(table, include_extras=True)
-    for key, field in fields.items():
-        if key in row:
-            values[key] = _convert(wanted[key], row[key], where, key)
-        elif field.required:
-            (meta,) = wanted[key].__metadata__
-            raise ConfigError(f"{where}: {key} is missing: give {meta.description}")
-    return table(**values)
-
-
-def _convert(wanted: Any, value: object, where: str, key: str) -> object:
-    (meta,) = wanted.__metadata__
-    try:
-        if meta.extra is not None:
-            return meta.extra["parse"](value)
-        return msgspec.convert(value, wanted)
-    except InvalidText as error:
-        _refuse(where, key, value, error.problem)
-    except msgspec.ValidationError:
-        _refuse(where, key, value, f"must be {meta.description}")
 
 
 def check(topology: Topology, source: str) -> None:
@@ -223,10 +187,10 @@ def check(topology: Topology, source: str) -> None:
     for number, node in enumerate(topology.nodes, start=1):
         where = f"{source}: nodes[{number}]"
         if node.id in nodes:
-            _refuse(where, "id", format_node_id(node.id), "is taken: every node has its own")
+            refuse(where, "id", format_node_id(node.id), "is taken: every node has its own")
         if node.reflect and node.type != "via":
             problem = f"is for a via, and the node is of type {node.type}"
-            _refuse(where, "reflect", node.reflect, problem)
+            refuse(where, "reflect", node.reflect, problem)
         nodes[node.id] = node
     control: set[frozenset[NodeId]] = set()
     for number, link in enumerate(topology.links, start=1):
@@ -236,7 +200,7 @@ def check(topology: Topology, source: str) -> None:
             pair = frozenset({link.a, link.b})
             if pair in control:
                 problem = 'must be "data": another link between the two has the control'
-                _refuse(where, "mode", link.mode.name.lower(), problem)
+                refuse(where, "mode", link.mode.name.lower(), problem)
             control.add(pair)
     clients: list[tuple[str, Sequence[Publisher | Subscriber]]] = [
         ("publishers", topology.publishers),
@@ -248,41 +212,31 @@ def check(topology: Topology, source: str) -> None:
             node = _known(nodes, client.node, where, "node")
             if node.type not in ("edge", "stub"):
                 problem = f"is a {node.type}: clients go to an edge or a stub"
-                _refuse(where, "node", format_node_id(node.id), problem)
+                refuse(where, "node", format_node_id(node.id), problem)
 
 
 def _check_link(link: Link, nodes: Mapping[NodeId, Node], where: str) -> None:
     ends = {"a": _known(nodes, link.a, where, "a"), "b": _known(nodes, link.b, where, "b")}
     if link.a == link.b:
-        _refuse(where, "b", format_node_id(link.b), "is a itself: a link has two ends")
+        refuse(where, "b", format_node_id(link.b), "is a itself: a link has two ends")
     types = sorted(node.type for node in ends.values())
     for name, node in ends.items():
         if node.type == "control" and link.mode is not PeerMode.CONTROL:
             problem = f'must be "control": {name} is a control server and carries no data'
-            _refuse(where, "mode", link.mode.name.lower(), problem)
+            refuse(where, "mode", link.mode.name.lower(), problem)
         if node.type != "stub":
             continue
         if types != ["edge", "stub"]:
-            _refuse(where, name, format_node_id(node.id), "is a stub: it peers with edges only")
+            refuse(where, name, format_node_id(node.id), "is a stub: it peers with edges only")
         if link.mode is not PeerMode.BOTH:
             problem = f'must be "both": {name} is a stub, which has one connection for all'
-            _refuse(where, "mode", link.mode.name.lower(), problem)
+            refuse(where, "mode", link.mode.name.lower(), problem)
         if link.dial != name:
             problem = f'must be "{name}": a stub dials and is never dialled'
-            _refuse(where, "dial", link.dial, problem)
+            refuse(where, "dial", link.dial, problem)
 
 
 def _known(nodes: Mapping[NodeId, Node], node_id: NodeId, where: str, key: str) -> Node:
     if node_id not in nodes:
-        _refuse(where, key, format_node_id(node_id), "is no node: add it to [[nodes]]")
+        refuse(where, key, format_node_id(node_id), "is no node: add it to [[nodes]]")
     return nodes[node_id]
-
-
-def _refuse(where: str, key: str, value: object, problem: str) -> NoReturn:
-    raise ConfigError(f"{where}: {key} = {quote(value)}: {problem}")
-
-
-def _suggest(name: str, known: tuple[str, ...]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    guess = f", did you mean {close[0]}?" if close else ";"
-    return f"{guess} known: {', '.join(known)}"

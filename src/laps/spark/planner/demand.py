@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laps.errors import ConfigError
+from laps.files import refuse, suggest
 from laps.names import hash_text
 from laps.spark.planner.options import DIRECT
 from laps.spark.planner.paths import UNREACHABLE_US
-from laps.spark.planner.reading import refuse, suggest
 from laps.types import TrackName, hash_track, parse_node_id
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from laps.errors import ConfigError, quote
+from laps.files import suggest
 from laps.names import hash_text, read_hash
 from laps.spark.planner import store
 from laps.spark.planner.demand import find_pairs, track_hash
 from laps.spark.planner.options import DIRECT, find_options
-from laps.spark.planner.reading import suggest
 from laps.spark.planner.verdicts import Verdict, hinder, judge, setting
 
 if TYPE_CHECKING:

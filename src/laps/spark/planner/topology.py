@@ -37,9 +37,9 @@ import msgspec
 from msgspec import Meta
 
 from laps.errors import ConfigError
+from laps.files import read_mapping, read_rows, refuse, require_known
 from laps.spark.planner.demand import whole_kbit
 from laps.spark.planner.network import Link, Node
-from laps.spark.planner.reading import read_mapping, read_rows, refuse, require_known
 from laps.types import format_node_id, parse_node_id
 
 if TYPE_CHECKING:
