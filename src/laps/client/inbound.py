@@ -16,7 +16,7 @@ from laps.sessions.moqt_objects import (
     StreamReset,
 )
 from laps.wire.moqt.data import ObjectStatus
-from laps.wire.moqt.objects import Object, ObjectReader
+from laps.wire.moqt.objects import Object, ObjectReader, object_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -242,21 +242,7 @@ class Inbound:
 
 
 def _pass_datagram(event: ObjectDatagram[Inflow]) -> None:
-    item = event.item
-    event.owner.sink.objects(
-        [
-            Object(
-                item.group,
-                None,
-                item.object_id,
-                item.priority,
-                item.status or 0,
-                item.extensions,
-                bytes(item.payload),
-                datagram=True,
-            )
-        ]
-    )
+    event.owner.sink.objects([object_in(event.item)])
 
 
 def _end_of_group(reading: _Reading) -> Object:

@@ -18,7 +18,7 @@ from laps.tracks.history import Past
 from laps.types import Location
 from laps.wire.moqt.data import ObjectStatus, decode_datagram
 from laps.wire.moqt.dialect import DRAFT16
-from laps.wire.moqt.objects import Object
+from laps.wire.moqt.objects import Object, object_in
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
@@ -319,14 +319,4 @@ class Cache:
 
 
 def _of_datagram(data: bytes) -> Object:
-    item = decode_datagram(data, DRAFT16)
-    return Object(
-        item.group,
-        None,
-        item.object_id,
-        item.priority,
-        item.status or 0,
-        item.extensions,
-        bytes(item.payload),
-        datagram=True,
-    )
+    return object_in(decode_datagram(data, DRAFT16))

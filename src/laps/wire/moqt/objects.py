@@ -19,7 +19,7 @@ from laps.wire.moqt.object_fields import (
 )
 
 if TYPE_CHECKING:
-    from laps.wire.moqt.data import SubgroupHeader
+    from laps.wire.moqt.data import DatagramObject, SubgroupHeader
     from laps.wire.moqt.dialect import Dialect
 
 MAX_PAYLOAD_BYTES: Final = 1 << 26
@@ -43,6 +43,20 @@ class Object:
     payload: bytes = b""
     datagram: bool = False
     "How it was first sent; only FETCH in draft 16 tells."
+
+
+def object_in(item: DatagramObject) -> Object:
+    """The object that a datagram holds."""
+    return Object(
+        item.group,
+        None,
+        item.object_id,
+        item.priority,
+        item.status or 0,
+        item.extensions,
+        bytes(item.payload),
+        datagram=True,
+    )
 
 
 Item = TypeVar("Item")
