@@ -229,7 +229,8 @@ class ObjectStreams(Generic[Owner, Reading]):
             self._counters.unknown_datagrams += 1
             return None
         item = decode_datagram(data, self._session.dialect)
-        if (owner := self._owner_of(item.alias)) is not None:
+        owner = self._owner_of(item.alias)
+        if owner is not None:
             return ObjectDatagram(item, owner, data)
         if item.alias in self.dropped_aliases:
             self._counters.unknown_datagrams += 1

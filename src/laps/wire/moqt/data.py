@@ -195,7 +195,10 @@ def decode_datagram(data: bytes | memoryview, dialect: Dialect) -> DatagramObjec
 
 
 def _decode_datagram(data: bytes | memoryview, dialect: Dialect) -> DatagramObject:
-    type_, offset = decode_varint(data)
+    if data and (type_ := data[0]) < 0x40:  # every type there is, as nearly all write it
+        offset = 1
+    else:
+        type_, offset = decode_varint(data)
     if type_ not in dialect.datagram_types:
         raise violation(f"datagram type {type_:#x} is unknown")
     alias, offset = decode_varint(data, offset)
@@ -266,7 +269,7 @@ def encode_datagram(
 def realias_datagram(data: bytes | memoryview, alias: int) -> bytes:
     """The same datagram under another track alias, for a session of the same draft."""
     try:
-        _, start = decode_varint(data)
+        start = 1 if data and data[0] < 0x40 else decode_varint(data)[1]
         _, end = decode_varint(data, start)
     except Incomplete:
         raise violation(f"a datagram of {len(data)} bytes ends inside its header") from None
