@@ -18,12 +18,12 @@ import uvloop
 from typer.core import TyperCommand
 
 from laps.client import connect
-from laps.client.names import namespace_of, show_namespace, track_of
 from laps.client.nearest import nearest
 from laps.client.quicr.gathering import Gathered
 from laps.client.stdio import Input, Output
 from laps.client.urls import parse_url
 from laps.errors import ConfigError, LapsError
+from laps.names import namespace_of, namespace_text, track_of
 from laps.wire.moqt.objects import MAX_PAYLOAD_BYTES
 from laps.wire.quicr.fragments import MAX_OBJECT_BYTES
 
@@ -360,7 +360,7 @@ async def _next(
         raise LapsError(problem) from None
     if isinstance(found, tuple):
         track, item = found
-        return show_namespace((*track.namespace, track.name)), item
+        return namespace_text((*track.namespace, track.name)), item
     return None if found is None else ("", found)
 
 

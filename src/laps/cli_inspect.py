@@ -16,9 +16,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from laps import units
 from laps.errors import ConfigError
 from laps.inspect import show as showing
-from laps.inspect import units
 from laps.inspect.columns import VIEWS
 from laps.inspect.drawing import draw_path, draw_track
 from laps.inspect.explain import explain_track, find_track

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from pathlib import Path  # noqa: TC003 - typer reads it when it runs
 from typing import Annotated, Any, Final
 
 import typer
 
 from laps.errors import ConfigError
+from laps.units import read_duration, read_share
 
 lab = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -19,9 +19,7 @@ NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Like 1:100.")]
 End = Annotated[str, typer.Argument(metavar="NODE", help="An end of the link, like 1:1.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
-_SHARE: Final = re.compile(r"(\d+(?:\.\d+)?)%")
-MOST_MS: Final = 10_000
+MOST_S: Final = 10
 PORT: Final = 33435
 
 
@@ -152,18 +150,17 @@ def _ask(asked: dict[str, Any], pid: int | None) -> None:
 
 def milliseconds(text: str) -> float:
     """`200ms` or `0.2s`."""
-    found = _DURATION.fullmatch(text)
-    if found is None:
+    seconds = read_duration(text, ("ms", "s"))
+    if seconds is None:
         raise ConfigError(f'duration "{text}": write it like 200ms or 0.2s')
-    value = float(found[1]) * (1000 if found[2] == "s" else 1)
-    if value > MOST_MS:
-        raise ConfigError(f'duration "{text}": must be {MOST_MS / 1000:g}s at most')
-    return value
+    if seconds > MOST_S:
+        raise ConfigError(f'duration "{text}": must be {MOST_S:g}s at most')
+    return round(1000 * seconds, 6)
 
 
 def percentage(text: str) -> float:
     """`2%` as a share."""
-    found = _SHARE.fullmatch(text)
-    if found is None or float(found[1]) > 100:
+    share = read_share(text)
+    if share is None:
         raise ConfigError(f'share "{text}": write it like 2%, from 0% to 100%')
-    return float(found[1]) / 100
+    return share

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import signal
 import threading
 import time
@@ -21,6 +20,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from laps.errors import ConfigError, InvalidText, LapsError
+from laps.units import read_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -282,15 +282,12 @@ def parse_time(option: str, text: str) -> datetime:
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 
 
-_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
 def parse_duration(option: str, text: str) -> timedelta:
     """A length of time as a person writes it: 500ms, 10s, 15m, 1h, 7d."""
-    found = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)(ms|s|m|h|d)", text.strip())
-    if found is None:
+    seconds = read_duration(text.strip())
+    if seconds is None:
         raise InvalidText(option, text, "is no length of time: write it like 10s, 15m, 1h or 7d")
-    return timedelta(seconds=float(found[1]) * _UNITS[found[2]])
+    return timedelta(seconds=seconds)
 
 
 # -- both ------------------------------------------------------------------------------------------

@@ -7,27 +7,24 @@ have been right. The file and the command line go through the same checks:
     config = override(config, {"node.id": "1.2:1234"}, source="--node-id")
 """
 
-import difflib
 import ipaddress
 import re
-import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
 from laps.errors import ConfigError, InvalidText, quote
+from laps.files import convert, read_toml, refuse, suggest
 from laps.types import Address, NodeId, parse_node_id
 
 KIB = 1024
 MIB = 1024 * KIB
 
-# --- what a value may be ---------------------------------------------------------------------
-# `description` ends the sentence "must be ..." in a refusal. `parse` reads the values that TOML
-# has no type for; all others are msgspec's to check against the bounds.
+# --- what a value may be: `files` says how it is declared ------------------------------------
 
 
 def _parse_node_id(value: object) -> NodeId:
@@ -447,21 +444,6 @@ def load_config(path: Path) -> Config:
     return config_from_mapping(read_toml(path), str(path))
 
 
-def read_toml(path: Path) -> dict[str, object]:
-    """What a TOML file holds, or a refusal that names the file and the line."""
-    try:
-        return tomllib.loads(path.read_bytes().decode())
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not TOML: not UTF-8 at byte {error.start}") from None
-    except tomllib.TOMLDecodeError as error:
-        words, _, place = str(error).partition(" (at ")
-        line = re.match(r"line (\d+)", place)
-        where = f"{path}:{line[1]}" if line else str(path)
-        raise ConfigError(f"{where}: not TOML: {words} at {place.rstrip(')')}") from None
-
-
 def config_from_mapping(mapping: Mapping[str, object], source: str) -> Config:
     """Read the sections of a parsed TOML file; `source` names it in a refusal."""
     values: dict[str, object] = {}
@@ -471,7 +453,7 @@ def config_from_mapping(mapping: Mapping[str, object], source: str) -> Config:
             values |= {f"{section}.{key}": value for key, value in content.items()}
         else:
             _require_section(section, f"{source}: {_show_key(section)} = {quote(content)}")
-            _refuse(source, section, content, f"must be a section: [{section}]")
+            refuse(source, section, content, f"must be a section: [{section}]")
     return override(Config(), values, source)
 
 
@@ -488,9 +470,9 @@ def override(config: Config, values: Mapping[str, object], source: str) -> Confi
         _require_section(name, where)
         known = sections[name].__struct_fields__
         if key not in known:
-            problem = f"unknown key{_suggest(key, known)} known in [{name}]: {', '.join(known)}"
-            raise ConfigError(f"{where}: {problem}")
-        converted = _convert(type(sections[name]), key, value, where)
+            raise ConfigError(f"{where}: unknown key{suggest(key, known, f'known in [{name}]')}")
+        wanted = get_type_hints(type(sections[name]), include_extras=True)[key]
+        converted = convert(wanted, value, where)
         sections[name] = msgspec.structs.replace(sections[name], **{key: converted})
     config = Config(**sections)
     _check(config, source)
@@ -505,22 +487,7 @@ def _may_be_secret(section: str, key: str) -> bool:
 def _require_section(name: str, where: str) -> None:
     known = Config.__struct_fields__
     if name not in known:
-        problem = f"unknown section{_suggest(name, known)} known: {', '.join(known)}"
-        raise ConfigError(f"{where}: {problem}")
-
-
-def _convert(section: type[msgspec.Struct], key: str, value: object, where: str) -> object:
-    wanted = get_type_hints(section, include_extras=True)[key]
-    (meta,) = wanted.__metadata__
-    try:
-        if meta.extra is not None:
-            return meta.extra["parse"](value)
-        return msgspec.convert(value, wanted)
-    except InvalidText as error:
-        problem = error.problem if error.text == value else str(error)
-    except msgspec.ValidationError:
-        problem = f"must be {meta.description}"
-    raise ConfigError(f"{where}: {problem}")
+        raise ConfigError(f"{where}: unknown section{suggest(name, known)}")
 
 
 def _check(config: Config, source: str) -> None:
@@ -529,21 +496,21 @@ def _check(config: Config, source: str) -> None:
     clients, tls, quic = config.clients, config.tls, config.quic
     if clients.redirect == clients.listen:
         problem = "is this relay itself: name another, or leave it out and one is chosen"
-        _refuse(source, "clients.redirect", str(clients.redirect), problem)
+        refuse(source, "clients.redirect", str(clients.redirect), problem)
     if tls.certificate is not None and tls.key is None:
-        _refuse(source, "tls.certificate", tls.certificate, "needs its private key: set tls.key")
+        refuse(source, "tls.certificate", tls.certificate, "needs its private key: set tls.key")
     if tls.key is not None and tls.certificate is None:
-        _refuse(source, "tls.key", tls.key, "needs its certificate: set tls.certificate")
+        refuse(source, "tls.key", tls.key, "needs its certificate: set tls.certificate")
     if tls.certificate is not None and tls.self_signed:
         problem = f"contradicts tls.certificate = {quote(tls.certificate)}: remove one of them"
-        _refuse(source, "tls.self_signed", True, problem)
+        refuse(source, "tls.self_signed", True, problem)
     if tls.certificate is None and tls.self_signed is False:
         problem = "needs a certificate to use instead: set tls.certificate and tls.key"
-        _refuse(source, "tls.self_signed", False, problem)
+        refuse(source, "tls.self_signed", False, problem)
     _check_admin(config.admin, source)
     if quic.keepalive_s >= quic.idle_timeout_s:
         problem = f"must be below quic.idle_timeout_s = {quote(quic.idle_timeout_s)}"
-        _refuse(source, "quic.keepalive_s", quic.keepalive_s, problem)
+        refuse(source, "quic.keepalive_s", quic.keepalive_s, problem)
 
 
 def _check_peers(config: Config, source: str) -> None:
@@ -553,7 +520,7 @@ def _check_peers(config: Config, source: str) -> None:
         for peer in getattr(peering, key):
             if (*peering.peers, *peering.control).count(peer) > 1:
                 problem = "is dialled for control more than once: name it once, in peers or control"
-                _refuse(source, f"peering.{key}", str(peer), problem)
+                refuse(source, f"peering.{key}", str(peer), problem)
 
 
 def _check_admin(admin: AdminConfig, source: str) -> None:
@@ -561,19 +528,10 @@ def _check_admin(admin: AdminConfig, source: str) -> None:
     listen, has_token = admin.listen, bool(admin.token) or admin.token_file is not None
     if admin.token and admin.token_file is not None:
         problem = "is one token too many: remove it, or admin.token"
-        _refuse(source, "admin.token_file", str(admin.token_file), problem)
+        refuse(source, "admin.token_file", str(admin.token_file), problem)
     if admin.enabled and listen is not None and not listen.is_loopback and not has_token:
         problem = "is not loopback and needs a token: set admin.token or admin.token_file"
-        _refuse(source, "admin.listen", str(listen), problem)
-
-
-def _refuse(source: str, key: str, value: object, problem: str) -> NoReturn:
-    raise ConfigError(f"{source}: {key} = {quote(value)}: {problem}")
-
-
-def _suggest(name: str, known: tuple[str, ...]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f", did you mean {close[0]}?" if close else ";"
+        refuse(source, "admin.listen", str(listen), problem)
 
 
 def _show_key(key: str) -> str:

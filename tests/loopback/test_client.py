@@ -13,9 +13,9 @@ import pytest
 
 import laps
 from laps.client import Location, NamespaceEvent, ObjectStatus, RequestRefused, SessionClosed
-from laps.client.names import show_track
 from laps.config import ClientsConfig, Config, PeeringConfig, RelayConfig
 from laps.errors import ConfigError, DatagramTooLarge, HandshakeFailed, LapsError
+from laps.names import track_text
 from laps.net.runner import Runner
 from laps.types import Address, TrackName, hash_track
 from support.loopback import limits, on_loop, until
@@ -404,7 +404,7 @@ async def test_tracks_come_and_go_and_are_read_in_the_same_session(scheme: str, 
         await here.publish("other/b", "t")
         async with there.tracks("demo") as events:
             await events.listed()
-            assert [show_track(track) for track in events.known] == ["demo/a t"]
+            assert [track_text(track) for track in events.known] == ["demo/a t"]
             assert (await anext(events)).added
             objects = there.subscribe("demo/a", "t")
             await objects.established()

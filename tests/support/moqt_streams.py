@@ -11,7 +11,8 @@ from laps.wire.moqt.data import FetchHeader, SubgroupHeader, decode_stream_heade
 from laps.wire.moqt.dialect import DRAFT14, DRAFT16
 from laps.wire.moqt.fetch import EndOfRange, FetchReader
 from laps.wire.moqt.messages import Filter, FilterType
-from laps.wire.moqt.objects import Object, ObjectReader, encode_object
+from laps.wire.moqt.object_fields import encode_object
+from laps.wire.moqt.objects import Object, ObjectReader
 
 if TYPE_CHECKING:
     from laps.edge.client import Rank

@@ -33,7 +33,8 @@ from laps.wire.moqt.data import (
 from laps.wire.moqt.dialect import DRAFT14, DRAFT16
 from laps.wire.moqt.fetch import EndOfRange, FetchReader, FetchWriter
 from laps.wire.moqt.messages import ClientSetup, Message
-from laps.wire.moqt.objects import Object, ObjectReader, encode_object
+from laps.wire.moqt.object_fields import encode_object
+from laps.wire.moqt.objects import Object, ObjectReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

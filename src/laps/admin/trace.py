@@ -11,9 +11,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
 from laps.admin.answers import HEADERS, encode
-from laps.admin.rows.texts import node_text, read_hash, read_track
+from laps.admin.rows.texts import node_text
 from laps.admin.rows.tracks import find_track
 from laps.admin.schema.tracks import Arrival, Missed
+from laps.names import read_hash, read_track
 from laps.relay.tracing import TooManyTraces
 from laps.types import TrackKey, hash_track
 

@@ -35,7 +35,7 @@ from laps.wire.moqt.messages import (
     Subscribe,
     SubscribeOk,
 )
-from laps.wire.moqt.objects import encode_object_header
+from laps.wire.moqt.object_fields import encode_object_header
 
 if TYPE_CHECKING:
     from laps.errors import ConnectionClosed

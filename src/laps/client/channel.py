@@ -49,11 +49,14 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable
 
+    from laps.names import Namespace
     from laps.net.transport import Transport
     from laps.sessions.requests import Answer, Request
     from laps.types import TrackName
     from laps.wire.moqt.dialect import Dialect
-    from laps.wire.moqt.messages import Message, Namespace
+    from laps.wire.moqt.messages import (
+        Message,
+    )
 
 log = logging.getLogger(__name__)
 
@@ -171,7 +174,7 @@ class Channel(Carrier):
 
     def _tick(self, now: float) -> None:
         super()._tick(now)
-        self.inbound.expire()
+        self.inbound.expire(now)
         self.outbound.tick()
 
     # -- as `Receiver` -----------------------------------------------------------------------------

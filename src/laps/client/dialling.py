@@ -9,7 +9,7 @@ from laps.client.channel import Channel
 from laps.client.sockets import Sockets
 from laps.errors import ConfigError, HandshakeFailed, LapsError
 from laps.net import webtransport
-from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.dialect import BY_ALPN, DIALECTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from laps.net.tls import Trust
     from laps.net.transport import Transport
     from laps.net.webtransport import WebTransportSession
-
-# The ALPN of each draft; draft 14 names its version again in the setup.
-ALPNS: Final = {14: "moq-00", 16: "moqt-16"}
+    from laps.wire.moqt.dialect import Dialect
 
 # How long a relay may take to answer the setup: as long as for a handshake.
 SETUP_S: Final = 10.0
@@ -35,11 +33,11 @@ class Dialler:
     def __init__(
         self, drafts: Sequence[int], *, insecure: bool, fingerprint: str | None, quic: QuicConfig
     ) -> None:
-        unknown = [draft for draft in drafts if draft not in ALPNS]
+        unknown = [draft for draft in drafts if draft not in DIALECTS]
         if unknown or not drafts:
-            known = " and ".join(map(str, sorted(ALPNS)))
+            known = " and ".join(map(str, sorted(DIALECTS)))
             raise ConfigError(f"drafts {list(drafts)}: those spoken are {known}")
-        self._drafts = tuple(drafts)
+        self._dialects = [DIALECTS[draft] for draft in drafts]
         self._sockets = Sockets(insecure=insecure, fingerprint=fingerprint, quic=quic)
 
     async def dial(self, target: Target) -> Channel:
@@ -59,7 +57,7 @@ class Dialler:
             channel.close(reason="no answer to the setup")
             raise HandshakeFailed(
                 f"{target.url} took the connection and does not answer CLIENT_SETUP within "
-                f"{SETUP_S:g} s: does it speak MoQT draft {_either(self._drafts)}?"
+                f"{SETUP_S:g} s: does it speak MoQT draft {_either(self._dialects)}?"
             ) from None
         except LapsError as error:
             raise HandshakeFailed(f"no session with {target.url}: {error}") from None
@@ -68,7 +66,7 @@ class Dialler:
     async def _connect(self, target: Target, endpoint: Endpoint, trust: Trust) -> Channel:
         made: list[Channel] = []
         if target.webtransport:
-            protocols = [ALPNS[draft] for draft in self._drafts if draft != 14]
+            protocols = [item.alpn for item in self._dialects if not item.version_in_setup]
 
             def accept_session(session: WebTransportSession) -> Channel:
                 made.append(self._channel(session, webtransport=True))
@@ -80,7 +78,7 @@ class Dialler:
             )
             self._check_draft(target, made[0])
         else:
-            alpns = [ALPNS[draft] for draft in self._drafts]
+            alpns = [item.alpn for item in self._dialects]
 
             def accept(connection: Connection) -> Channel:
                 made.append(self._channel(connection, webtransport=False))
@@ -90,19 +88,24 @@ class Dialler:
         return made[0]
 
     def _channel(self, transport: Transport, *, webtransport: bool) -> Channel:
-        dialect = DRAFT16 if transport.alpn == ALPNS[16] else None
-        return Channel(transport, dialect, webtransport=webtransport)
+        return Channel(transport, _named_by(transport), webtransport=webtransport)
 
     def _check_draft(self, target: Target, channel: Channel) -> None:
-        """Over WebTransport a relay that names no draft speaks 14."""
-        if channel.transport.alpn != ALPNS[16] and 14 not in self._drafts:
+        """Over WebTransport a relay may name no draft, and speaks one that we did not ask for."""
+        if channel.dialect not in self._dialects:
             channel.close(reason="no common draft")
-            raise HandshakeFailed(f"{target.url} does not speak MoQT draft 16")
+            wanted = _either(self._dialects)
+            raise HandshakeFailed(f"{target.url} does not speak MoQT draft {wanted}")
 
     async def close(self) -> None:
         """End all sessions, and free the ports."""
         await self._sockets.close()
 
 
-def _either(drafts: Sequence[int]) -> str:
-    return " or ".join(map(str, drafts))
+def _named_by(transport: Transport) -> Dialect | None:
+    """The draft that the ALPN names, if it does."""
+    return next((dialect for dialect in BY_ALPN if dialect.alpn == transport.alpn), None)
+
+
+def _either(dialects: Sequence[Dialect]) -> str:
+    return " or ".join(str(dialect.draft) for dialect in dialects)

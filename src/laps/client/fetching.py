@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from laps.client.inflows import FetchInflow
 from laps.client.intake import Intake, Reading
-from laps.client.names import show_track
 from laps.client.values import object_from
 from laps.errors import RequestRefused, SessionClosed
+from laps.names import track_text
+from laps.ranges import after
 from laps.types import Location
 from laps.wire.moqt.codes import RequestCode
 from laps.wire.moqt.data import ObjectStatus
@@ -71,17 +72,17 @@ class FetchRun:
         """As `FetchSink`."""
         dialect = self.channel.dialect
         objects: list[Object] = []
-        before: FetchItem | None = None
+        last: FetchItem | None = None
         for item in items:
             if isinstance(item, EndOfRange):
                 if item.unknown:
-                    start = self._next if before is None else _behind(before)
+                    start = self._next if last is None else _after(last)
                     self.unknown.append((start, Location(item.group, item.object_id)))
             else:
                 objects.append(object_from(item, dialect))
-            before = item
-        if before is not None:
-            self._next = _behind(before)
+            last = item
+        if last is not None:
+            self._next = _after(last)
         self._take(objects)
 
     def ended(self, complete: bool) -> None:
@@ -102,8 +103,8 @@ class FetchRun:
         self.result.cancel()
 
 
-def _behind(item: FetchItem) -> Location:
-    return Location(item.group, item.object_id + 1)
+def _after(item: FetchItem) -> Location:
+    return after(Location(item.group, item.object_id))
 
 
 class Fetching(Reading):
@@ -155,7 +156,7 @@ class Fetching(Reading):
                 if await self._attempt():
                     self._intake.finish()
                     return
-            what = f"a fetch of {show_track(self.track)}"
+            what = f"a fetch of {track_text(self.track)}"
             raise SessionClosed(f"{what} broke off {ATTEMPTS} times: its stream was reset")
         except Exception as error:
             self._intake.finish(error)
@@ -165,7 +166,7 @@ class Fetching(Reading):
         self._intake.buffer.attach(channel.inbound.pool)
         wanted = self._range
         if self._last is not None and self._order is GroupOrder.ASCENDING:
-            wanted = replace(wanted, start=Location(self._last.group, self._last.object + 1))
+            wanted = replace(wanted, start=after(self._last))
         run = FetchRun(channel, Fetch(0, wanted, DEFAULT_PRIORITY, self._order), self._take)
         try:
             result = await run.result
@@ -175,11 +176,11 @@ class Fetching(Reading):
         if isinstance(result, RequestError):
             if self._last is not None and result.code == RequestCode.INVALID_RANGE:
                 return True  # it broke off behind the last object there is
-            what = f"a fetch of {show_track(self.track)}"
+            what = f"a fetch of {track_text(self.track)}"
             raise RequestRefused(what, result.code, result.reason)
         if result is None:
             if self._order is GroupOrder.DESCENDING and self._last is not None:
-                what = f"a fetch of {show_track(self.track)} in descending order"
+                what = f"a fetch of {track_text(self.track)} in descending order"
                 raise SessionClosed(f"{what} broke off: its stream was reset")
             return False
         self.end_of_track, self.end = result.end_of_track, result.end

@@ -7,8 +7,8 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from laps.client.intake import Intake, Reading
-from laps.client.names import show_track
 from laps.client.seen import Seen, Verdict
+from laps.names import track_text
 from laps.wire.moqt.data import ObjectStatus
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Following(Reading):
             return self._markers and self._seen.mark(item.location)
         verdict = self._seen.add(item.group, item.id, item.payload)
         if verdict is Verdict.ANOTHER:
-            log.info("%s begins anew at group %d", show_track(self.track), item.group)
+            log.info("%s begins anew at group %d", track_text(self.track), item.group)
             self._seen.start(item.location)
             verdict = self._seen.add(item.group, item.id, item.payload)
         return verdict is Verdict.NEW

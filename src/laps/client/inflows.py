@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from laps.wire.moqt.fetch import FetchReader
 from laps.wire.moqt.messages import FetchCancel, FetchOk, RequestError, SubscribeOk, Unsubscribe
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class SubscriptionSink(Protocol):
         """Objects of one stream, or one of a datagram."""
 
     def closed(self, group: int) -> None:
-        """A stream of a group is over, finished or reset."""
+        """A stream of a group has ended, finished or reset."""
 
     def done(self, message: PublishDone) -> None:
         """The relay has ended the subscription; streams may still be under way."""
@@ -56,19 +57,19 @@ class Inflow:
         self.channel = channel
         self.sink = sink
         self.streams = 0
-        "How many have begun,"
+        "How many streams have begun."
         self.open = 0
-        "and how many of them are not over."
+        "How many of them have not ended."
         self.alias: int | None = None
         inbound = channel.inbound
-        inbound.dropped_aliases.clear()
+        inbound.expect_alias(None)
         self.request_id = channel.request(message, self._answered)
         inbound.inflows[self.request_id] = self
 
     def _answered(self, answer: Answer) -> None:
         if isinstance(answer, SubscribeOk):
             self.alias = answer.alias
-            self.channel.inbound.dropped_aliases.discard(answer.alias)
+            self.channel.inbound.expect_alias(answer.alias)
             self.sink.answered(answer)
         elif isinstance(answer, RequestError):
             self.channel.inbound.inflows.pop(self.request_id, None)
@@ -82,7 +83,7 @@ class Inflow:
         self.channel.forget(self.request_id)
         if self.alias is not None:
             self.channel.session.drop_alias(self.alias)
-            inbound.dropped_aliases.add(self.alias)
+            inbound.drop_alias(self.alias)
         if self.channel.alive:
             if tell:
                 self.channel.session.send(Unsubscribe(self.request_id))
@@ -95,6 +96,7 @@ class FetchInflow:
     def __init__(self, channel: Channel, sink: FetchSink, message: Fetch) -> None:
         self.channel = channel
         self.sink = sink
+        self._reader = FetchReader(channel.dialect)
         self._halves = 2
         "The answer and the stream: either may be the last to come."
         self.request_id = channel.request(message, self._answered)
@@ -108,7 +110,18 @@ class FetchInflow:
             self._half_done()
             self.sink.answered(answer)
 
-    def stream_over(self, *, complete: bool) -> None:
+    def receive(self, data: bytes, fin: bool) -> None:
+        """Bytes of the stream that answers it."""
+        items = self._reader.feed(data)
+        if items:
+            self.sink.items(items)
+        if fin:
+            self._reader.finish()
+            # Whoever took the objects may have closed it.
+            if self.channel.inbound.fetches.get(self.request_id) is self:
+                self.stream_ended(complete=True)
+
+    def stream_ended(self, *, complete: bool) -> None:
         """All has come, or nothing more does."""
         self.channel.inbound.fetches.pop(self.request_id, None)
         self._half_done()
@@ -127,4 +140,4 @@ class FetchInflow:
         self.channel.forget(self.request_id)
         if self.channel.alive:
             self.channel.session.send(FetchCancel(self.request_id))
-            inbound.abandon(self)
+            inbound.abandon_fetch(self.request_id)

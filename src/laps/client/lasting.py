@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self
 
 from laps.client.carrier import C, C_co
-from laps.client.names import show_track
 from laps.client.urls import parse_url
 from laps.errors import ConfigError, LapsError, SessionClosed
+from laps.names import track_text
 
 if TYPE_CHECKING:
     from laps.client.publication import Publication
@@ -112,7 +112,7 @@ class LastingSession(Generic[C]):
     def _check_new(self, name: TrackName) -> None:
         """ConfigError if a track is published already."""
         if any(track.full_name == name for track in self._tracks):
-            raise ConfigError(f"{show_track(name)} is published by this session already")
+            raise ConfigError(f"{track_text(name)} is published by this session already")
 
     async def _publish(self, track: Publication[C]) -> None:
         channel = await self.channel()

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 
 from laps.client.values import NamespaceEvent
 from laps.client.watching import Watching
-from laps.wire.moqt.messages import Namespace, NamespaceOptions
+from laps.names import Namespace
+from laps.wire.moqt.messages import (
+    NamespaceOptions,
+)
 
 if TYPE_CHECKING:
     from laps.client.channel import Channel

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from laps.client.dialling import ALPNS
 from laps.config import QuicConfig
 from laps.errors import LapsError
 from laps.net.discovery import discover
@@ -21,6 +20,7 @@ from laps.net.quic import Endpoint
 from laps.net.tls import Trust
 from laps.net.webtransport import HTTP3_ALPN
 from laps.types import Address
+from laps.wire.moqt.dialect import DIALECTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,7 +90,7 @@ def select(measured: Sequence[Found]) -> Found | None:
 
 def _speaks(relay: Found, drafts: Sequence[int]) -> bool:
     """Whether it says so, or does not say what it speaks."""
-    names = {ALPNS[draft] for draft in drafts if draft in ALPNS}
+    names = {DIALECTS[draft].alpn for draft in drafts if draft in DIALECTS}
     return not relay.alpns or not names or not names.isdisjoint(relay.alpns)
 
 
@@ -165,7 +165,7 @@ class _Gauge:
     async def _dial(self, relay: Found, host: str) -> Found:
         async with self._turns:
             endpoint = self._endpoint(6 if ":" in host else 4)
-            alpns = relay.alpns or (*ALPNS.values(), HTTP3_ALPN)
+            alpns = relay.alpns or (*(dialect.alpn for dialect in DIALECTS.values()), HTTP3_ALPN)
             local = Address(host, relay.port).is_loopback
             trust = Trust(fingerprint=relay.fingerprint, anyone=local)
             connection = await endpoint.connect(host, relay.port, alpns, trust, lambda _: _Deaf())

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from laps.client.names import show_namespace, show_track
-from laps.client.outflow import Outflow, encode_extensions
+from laps.client.outflow import Outflow
 from laps.errors import RequestRefused
+from laps.names import namespace_text, track_text
+from laps.ranges import end_after, last_of
 from laps.types import Location
 from laps.wire.moqt.codes import RequestCode, ResetCode
 from laps.wire.moqt.data import FetchHeader, encode_fetch_header
@@ -30,17 +31,17 @@ from laps.wire.moqt.messages import (
     TrackStatus,
 )
 from laps.wire.moqt.objects import Object as WireObject
+from laps.wire.moqt.translate import encode_extensions
 
 if TYPE_CHECKING:
     from laps.client.channel import Channel
     from laps.client.history import Entry
     from laps.client.track import Track
+    from laps.names import Namespace
     from laps.net.egress import EgressStream
     from laps.sessions.requests import Answer
     from laps.types import TrackName
-    from laps.wire.moqt.messages import Namespace
 
-LAST_OBJECT = (1 << 62) - 1
 
 # A relay that does not take PUBLISH, or not now, may still SUBSCRIBE.
 _WAITS = (RequestCode.NOT_SUPPORTED, RequestCode.UNINTERESTED)
@@ -104,7 +105,7 @@ class Outbound:
             self._drop(outflow)
             outflow.give_up()
             if answer.code not in _WAITS:
-                what = f"publishing {show_track(outflow.track.full_name)}"
+                what = f"publishing {track_text(outflow.track.full_name)}"
                 outflow.track.fail(RequestRefused(what, answer.code, answer.reason))
             outflow.track.changed()
 
@@ -114,7 +115,7 @@ class Outbound:
         for name, track in self.tracks.items():
             # Where the relay takes the track itself, it need not take the namespace.
             if name.namespace == namespace and name not in self.outflows:
-                what = f"publishing the namespace {show_namespace(namespace)}"
+                what = f"publishing the namespace {namespace_text(namespace)}"
                 track.fail(RequestRefused(what, answer.code, answer.reason))
 
     def withdraw(self, track: Track) -> None:
@@ -233,14 +234,14 @@ class Outbound:
             self._unknown(message.request_id)
             return
         largest = track.history.largest
-        if largest is None or start > largest or _last(end) < start:
+        if largest is None or start > largest or last_of(end) < start:
             come = "nothing" if largest is None else f"group {largest.group}"
             reason = f"the track has come to {come}"
             self.channel.refuse(message.request_id, RequestCode.INVALID_RANGE, reason)
             return
-        last = min(_last(end), largest)
-        if _last(end) > largest:
-            end = Location(largest.group, largest.object + 1)
+        last = min(last_of(end), largest)
+        if last_of(end) > largest:
+            end = end_after(largest)
         order = message.order or GroupOrder.ASCENDING
         descending = order is GroupOrder.DESCENDING
         at_end = track.ended and last == largest
@@ -266,8 +267,9 @@ class Outbound:
         dialect = self.channel.dialect
         writer = FetchWriter(dialect, track.priority)
         gone = track.history.dropped_up_to
+        marks = dialect.marks_unknown_ranges and not descending
         try:
-            if gone is not None and start <= gone and not descending and dialect.draft != 14:
+            if marks and gone is not None and start <= gone:
                 stream.write(writer.encode(EndOfRange(gone.group, gone.object, unknown=True)))
             for entry in entries:
                 await self.channel.room()
@@ -316,8 +318,3 @@ class Outbound:
             outflow.track.lost(outflow)
             self._drop(outflow)
         self.tracks.clear()
-
-
-def _last(end: Location) -> Location:
-    """The last object of a range whose end is one past it, or a whole group."""
-    return Location(end.group, end.object - 1 if end.object else LAST_OBJECT)

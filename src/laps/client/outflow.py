@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from laps.client.arrivals import Arrivals
 from laps.errors import DatagramTooLarge
+from laps.ranges import after
 from laps.types import Location
 from laps.wire.moqt.codes import ResetCode
 from laps.wire.moqt.data import (
@@ -19,29 +20,21 @@ from laps.wire.moqt.data import (
     encode_datagram,
     encode_subgroup_header,
 )
-from laps.wire.moqt.keyvalues import encode_pairs
 from laps.wire.moqt.messages import FilterType, PublishDone
-from laps.wire.moqt.objects import encode_object_header
+from laps.wire.moqt.object_fields import encode_object_header
+from laps.wire.moqt.translate import encode_extensions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from laps.client.channel import Channel
     from laps.client.history import Entry
     from laps.client.track import Track
     from laps.net.egress import EgressStream
-    from laps.wire.moqt.dialect import Dialect
-    from laps.wire.moqt.messages import Filter, KeyValue
+    from laps.wire.moqt.messages import Filter
 
 # A large object is written in pieces, so that what is more urgent can go between them.
 PIECE_BYTES: Final = 64 * 1024
 
 FIRST: Final = Location(0, 0)
-
-
-def encode_extensions(pairs: Sequence[KeyValue], dialect: Dialect) -> bytes:
-    """Extension headers as a draft writes them."""
-    return encode_pairs(pairs, delta=dialect.draft != 14) if pairs else b""
 
 
 @dataclass(slots=True)
@@ -83,7 +76,7 @@ class Outflow:
             if largest is not None and wanted.type is FilterType.NEXT_GROUP:
                 self.start = Location(largest.group + 1, 0)
             elif largest is not None and wanted.type is FilterType.LARGEST_OBJECT:
-                self.start = Location(largest.group, largest.object + 1)
+                self.start = after(largest)
         if forward is not None and forward != self.forward:
             self.forward = forward
             if not forward:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, Generic
 
 from laps.client.carrier import C
 from laps.client.history import History
-from laps.client.names import show_track
 from laps.errors import LapsError, SessionClosed
+from laps.names import track_text
 
 if TYPE_CHECKING:
     from laps.client.lasting import LastingSession
@@ -63,7 +63,7 @@ class Publication(Generic[C]):
         if self._failure is not None:
             raise self._failure
         if self.ended:
-            raise LapsError(f"{show_track(self.full_name)} has ended: nothing can be written to it")
+            raise LapsError(f"{track_text(self.full_name)} has ended: nothing can be written to it")
 
     @property
     def failed(self) -> bool:

@@ -6,17 +6,17 @@ anew, with numbers it has used before, sends something else under them: then all
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import OrderedDict
 from enum import Enum
 from typing import Final
 
+from laps.ranges import Numbers
 from laps.types import Location
 
 # Groups are remembered one by one as long as parallel ones are likely to be; older ones together.
 GROUPS: Final = 256
 
-# So many objects are remembered by what was in them.
+# This many objects are remembered by what was in them.
 MARKS: Final = 4096
 MARK_BYTES: Final = 64
 
@@ -30,63 +30,21 @@ class Verdict(Enum):
     "Something else than was given under its number."
 
 
-class Ids:
-    """Numbers, as the ranges they make."""
-
-    __slots__ = ("_ends", "_starts")
-
-    def __init__(self, below: int = 0) -> None:
-        """Begin with all numbers below one."""
-        self._starts = [0] if below else []
-        self._ends = [below] if below else []
-
-    def __contains__(self, number: int) -> bool:
-        at = bisect_right(self._starts, number) - 1
-        return at >= 0 and number < self._ends[at]
-
-    def add(self, number: int) -> bool:
-        """False if it was there."""
-        starts, ends = self._starts, self._ends
-        if ends and ends[-1] == number:  # nearly always
-            ends[-1] = number + 1
-            return True
-        at = bisect_right(starts, number) - 1
-        if at >= 0 and number < ends[at]:
-            return False
-        joins_before = at >= 0 and ends[at] == number
-        joins_after = at + 1 < len(starts) and starts[at + 1] == number + 1
-        if joins_before and joins_after:
-            ends[at] = ends.pop(at + 1)
-            del starts[at + 1]
-        elif joins_before:
-            ends[at] = number + 1
-        elif joins_after:
-            starts[at + 1] = number
-        else:
-            starts.insert(at + 1, number)
-            ends.insert(at + 1, number + 1)
-        return True
-
-    def first_missing(self) -> int:
-        """The smallest number that is not there."""
-        return self._ends[0] if self._starts and self._starts[0] == 0 else 0
-
-
 class Seen:
     """The objects of a track that were given."""
 
     def __init__(self) -> None:
         self.begin = Location(0, 0)
-        "What comes ahead of it is not wanted."
+        "What comes before it is not wanted."
         self.largest: Location | None = None
-        self._groups: dict[int, Ids] = {}
+        self._groups: dict[int, Numbers] = {}
         self._below = 0
         "Groups below this one are forgotten, and count as given."
         self._marks: OrderedDict[Location, int] = OrderedDict()
         self._markers: OrderedDict[Location, None] = OrderedDict()
 
     def start(self, at: Location) -> None:
-        """Nothing ahead of a location is wanted; what was given before does not count."""
+        """Nothing before a location is wanted; what was given before does not count."""
         self.begin = at
         self.largest = None
         self._groups.clear()
@@ -94,7 +52,7 @@ class Seen:
         self._markers.clear()
         self._below = at.group
         if at.object:
-            self._groups[at.group] = Ids(at.object)
+            self._groups[at.group] = Numbers([(0, at.object)])
 
     def add(self, group: int, object_id: int, payload: bytes) -> Verdict:
         """An object is about to be given."""
@@ -104,7 +62,7 @@ class Seen:
         if ids is None:
             if group < self._below:
                 return Verdict.AGAIN
-            ids = self._groups[group] = Ids()
+            ids = self._groups[group] = Numbers()
             if len(self._groups) > GROUPS:
                 oldest = min(self._groups)
                 del self._groups[oldest]

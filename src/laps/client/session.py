@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 from laps.client.channel import Channel
 from laps.client.fetching import Fetching
 from laps.client.lasting import LastingSession
-from laps.client.names import namespace_of, show_track, track_of
 from laps.client.namespaces import Namespaces
 from laps.client.subscription import Subscription
 from laps.client.track import Track
 from laps.client.tracks import Tracks
 from laps.client.values import TrackInfo
 from laps.errors import LapsError
+from laps.names import namespace_of, track_of, track_text
 from laps.types import Location
 from laps.wire.buffer import VARINT_MAX
 from laps.wire.moqt.messages import (
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from laps.client.lasting import Dials
-    from laps.client.names import NamespaceLike
     from laps.client.subscription import Start
     from laps.client.urls import Target
+    from laps.names import NamespaceLike
     from laps.wire.moqt.messages import KeyValue
 
 MIB: Final = 1024 * 1024
@@ -203,7 +203,7 @@ class Session(LastingSession[Channel]):
         """How far a track has come; RequestRefused if nobody publishes it."""
         track = track_of(namespace, name)
         channel = await self.channel()
-        answer = await channel.ask(TrackStatus(0, track), f"the status of {show_track(track)}")
+        answer = await channel.ask(TrackStatus(0, track), f"the status of {track_text(track)}")
         if not isinstance(answer, RequestOk):
             raise LapsError(f"{type(answer).__name__} in answer to TRACK_STATUS")
         return TrackInfo(answer.largest, answer.properties)

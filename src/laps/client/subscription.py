@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Final, Literal
 from laps.client.fetching import ATTEMPTS, FetchRun
 from laps.client.following import Following
 from laps.client.lane import Ended, Lane, Lost, Overrun
-from laps.client.names import show_track
 from laps.client.values import TrackInfo
 from laps.errors import RequestRefused, SessionClosed
+from laps.names import track_text
+from laps.ranges import after, end_after
 from laps.types import Location
 from laps.wire.buffer import VARINT_MAX
 from laps.wire.moqt.codes import DoneCode, RequestCode
@@ -177,7 +178,7 @@ class Subscription(Following):
             case Ended(code) if code in _AGAIN:
                 return False
             case Ended(code, reason):
-                raise RequestRefused(f"the rest of {show_track(self.track)}", code, reason)
+                raise RequestRefused(f"the rest of {track_text(self.track)}", code, reason)
 
     def _remember(self, lane: Lane) -> None:
         """Keep in mind where a lane has come to."""
@@ -185,7 +186,7 @@ class Subscription(Following):
 
     async def _subscribe(self, channel: Channel) -> Lane | None:
         """A lane that the relay has accepted; None if the channel was lost meanwhile."""
-        what = f"a subscription to {show_track(self.track)}"
+        what = f"a subscription to {track_text(self.track)}"
         wait = RETRY_FIRST_S
         filter_type = (
             FilterType.NEXT_GROUP
@@ -254,7 +255,7 @@ class Subscription(Following):
         elif start == "next":
             begin = Location(largest.group + 1, 0)
         else:
-            begin = Location(largest.group, largest.object + 1)
+            begin = after(largest)
         self._seen.start(begin)
         self._resume = begin
 
@@ -267,7 +268,7 @@ class Subscription(Following):
         if largest is None:
             return True
         if self._seen.is_forgotten(largest):
-            log.info("%s has begun anew, at group %d", show_track(self.track), largest.group)
+            log.info("%s has begun anew, at group %d", track_text(self.track), largest.group)
             self._resume = Location(0, 0)
             self._seen.start(self._resume)
         for _ in range(ATTEMPTS):
@@ -275,14 +276,14 @@ class Subscription(Following):
                 return True
             if lane.outcome.done() and isinstance(lane.outcome.result(), Lost | Overrun):
                 return False
-        raise SessionClosed(f"what came before of {show_track(self.track)} could not be fetched")
+        raise SessionClosed(f"what came before of {track_text(self.track)} could not be fetched")
 
     async def _fetch(self, lane: Lane, largest: Location) -> bool:
         """Whether all that there is up to `largest` has come."""
         resume = self._resume
         wanted: JoiningFetch | StandaloneFetch
         if resume.object:
-            end = Location(largest.group, largest.object + 1)
+            end = end_after(largest)
             wanted = StandaloneFetch(self.track, resume, end)
         else:
             wanted = JoiningFetch(lane.inflow.request_id, resume.group, relative=False)
@@ -297,7 +298,7 @@ class Subscription(Following):
         finally:
             run.close()
         if isinstance(result, RequestError) and result.code not in _NOTHING:
-            what = f"what came before of {show_track(self.track)}"
+            what = f"what came before of {track_text(self.track)}"
             raise RequestRefused(what, result.code, result.reason)
         overrun = lane.outcome.done() and isinstance(lane.outcome.result(), Overrun)
         return result is not None and not overrun

@@ -19,7 +19,7 @@ from laps.wire.moqt.messages import NamespaceOptions, TrackStatus, Unsubscribe
 if TYPE_CHECKING:
     from laps.client.channel import Channel
     from laps.client.session import Session
-    from laps.wire.moqt.messages import Namespace
+    from laps.names import Namespace
 
 # Nobody publishes it, so that a relay knows the answer; it comes behind all that was said before.
 _NOTHING: Final = TrackName((b"laps", b"nothing"), b"nothing")

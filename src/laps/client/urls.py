@@ -9,13 +9,13 @@ Where no port is named it is 443 for MoQT, as the drafts have it, and the relay'
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
 from laps.errors import ConfigError, quote
 from laps.net.tls import Trust
+from laps.types import Address
 
 # What each scheme stands for, and the port where none is named.
 DEFAULT_PORTS: Final = {"moqt": 443, "https": 443, "quicr": 33435}
@@ -51,10 +51,7 @@ class Target:
     @property
     def is_local(self) -> bool:
         """Whether it is on this machine."""
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        return Address(self.host, self.port).is_loopback
 
 
 def parse_url(url: str) -> Target:

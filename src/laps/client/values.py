@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from laps.client.names import show_namespace, show_track
+from laps.names import namespace_text, track_text
 from laps.types import Location
 from laps.wire.moqt.data import ObjectStatus
 from laps.wire.moqt.translate import decode_extensions
 
 if TYPE_CHECKING:
+    from laps.names import Namespace
     from laps.types import TrackName
     from laps.wire.moqt import objects as wire
     from laps.wire.moqt.dialect import Dialect
-    from laps.wire.moqt.messages import KeyValue, Namespace, TrackProperties
+    from laps.wire.moqt.messages import (
+        KeyValue,
+        TrackProperties,
+    )
 
 # What an object takes beside its bytes, roughly: it counts where bytes are bounded.
 OBJECT_BYTES = 200
@@ -72,7 +76,7 @@ class NamespaceEvent:
     added: bool
 
     def __str__(self) -> str:
-        return show_namespace(self.namespace)
+        return namespace_text(self.namespace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ class TrackEvent:
     added: bool
 
     def __str__(self) -> str:
-        return show_track(self.track)
+        return track_text(self.track)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
 
 from laps.client.channel import Channel
-from laps.client.names import show_namespace
 from laps.client.news import News
+from laps.names import namespace_text
 from laps.wire.moqt.messages import SubscribeNamespace
 
 if TYPE_CHECKING:
     import asyncio
 
     from laps.client.session import Session
-    from laps.wire.moqt.messages import Namespace, NamespaceOptions
+    from laps.names import Namespace
+    from laps.wire.moqt.messages import (
+        NamespaceOptions,
+    )
 
 # A new relay has this long to name again what the one before did.
 SETTLE_S: Final = 2.0
@@ -70,7 +73,7 @@ class Watching(News[T, Channel], Generic[K, T]):
         request_id: int | None = None
         settled: asyncio.TimerHandle | None = None
         try:
-            what = f"a subscription to the {self.things} below {show_namespace(self.prefix)!r}"
+            what = f"a subscription to the {self.things} below {namespace_text(self.prefix)!r}"
             message = SubscribeNamespace(0, self.prefix, self.options, forward=False)
             answer = await channel.ask(message, what)
             request_id = answer.request_id

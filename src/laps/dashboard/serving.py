@@ -12,6 +12,7 @@ import uvicorn
 
 from laps.dashboard.server import dashboard_app, is_loopback
 from laps.errors import ConfigError, ListenError
+from laps.types import Address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,7 +47,7 @@ def _listen(host: str, port: int, family: int) -> socket.socket:
 def url_of(sock: socket.socket) -> str:
     """Where a browser finds it."""
     host, port = sock.getsockname()[:2]
-    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+    return f"http://{Address(host, port)}/"
 
 
 class _Server(uvicorn.Server):

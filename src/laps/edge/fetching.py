@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from laps.tracks.known import LAST_OBJECT, Known, behind, last_of, without
+from laps.ranges import LAST_OBJECT, end_after, last_of, without
+from laps.tracks.known import Known
 from laps.tracks.subscription import SubscriptionState
 from laps.types import Location
 from laps.wire.moqt.codes import RequestCode, ResetCode
 from laps.wire.moqt.data import FetchHeader, encode_fetch_header
-from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.fetch import EndOfRange, FetchWriter
 from laps.wire.moqt.messages import FetchOk, GroupOrder
 from laps.wire.moqt.objects import Object
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from laps.edge.client import Rank, Serving
     from laps.edge.upstream_fetch import UpstreamFetches
-    from laps.tracks.known import Range
+    from laps.ranges import Range
     from laps.tracks.ports import OutStream
     from laps.tracks.track import Track
     from laps.tracks.upstream_fetch import UpstreamFetch
@@ -141,10 +142,10 @@ class FetchServing:
         elif self.start > largest:
             reason = f"the track has come to group {largest.group}, object {largest.object}"
             self.fail(RequestCode.INVALID_RANGE, reason, now)
-        elif self._asker.dialect is not DRAFT16 and self._gaps(
+        elif not self._asker.dialect.marks_unknown_ranges and self._gaps(
             self.start, self._last(largest), now
         ):
-            # What draft 14 leaves out does not exist, and that is more than is known.
+            # What its draft leaves out does not exist, and that is more than is known.
             reason = "part of the range is not known here, and its publisher does not say"
             self.fail(RequestCode.INTERNAL_ERROR, reason, now)
         else:
@@ -194,7 +195,7 @@ class FetchServing:
         spans = self._gaps(self.start, self._last(largest), now)
         if not spans:
             return None
-        return spans[0][0], behind(spans[-1][1])
+        return spans[0][0], end_after(spans[-1][1])
 
     def _answer(self, largest: Location, now: float) -> None:
         last = last_of(self.end)
@@ -238,17 +239,16 @@ class FetchServing:
         written: list[bytes] = []
         size = 0
         for item in items:
-            if isinstance(item, Object) and item.datagram and self._is_expired(item, now):
-                # Of no use since it was found: whether it was there is not said.
-                item = EndOfRange(item.group, item.object_id, unknown=True)
-            if dialect is DRAFT16:
-                data = encode(item)
-            elif isinstance(item, EndOfRange):
-                # It has no words for what is not known; what came before it is all it can have.
-                return b"".join(written), False
-            else:
-                translated = translate_object(item, DRAFT16, dialect)
+            expired = isinstance(item, Object) and item.datagram and self._is_expired(item, now)
+            if isinstance(item, Object) and not expired:
+                translated = translate_object(item, BETWEEN_RELAYS, dialect)
                 data = b"" if translated is None else encode(translated)
+            elif dialect.marks_unknown_ranges:
+                # Whether there was an object that is of no use any more is not said.
+                data = encode(EndOfRange(item.group, item.object_id, unknown=True))
+            else:
+                # It cannot say what is not known; what came before is all that it can have.
+                return b"".join(written), False
             written.append(data)
             size += len(data)
             if size >= PORTION_BYTES:

@@ -21,7 +21,6 @@ from laps.sessions.moqt import MoqtSession
 from laps.tracks.subscription import SubscriptionState
 from laps.types import Location
 from laps.wire.moqt.codes import MoqtViolation, RequestCode, SessionCode
-from laps.wire.moqt.dialect import DRAFT16
 from laps.wire.moqt.messages import (
     DEFAULT_PRIORITY,
     ClientSetup,
@@ -139,8 +138,8 @@ class MoqtClient(EdgeClient):
     def wants_new_group(
         self, publication: Publication, value: int, largest: Location | None
     ) -> None:
-        """As `EdgeClient.wants_new_group`; draft 14 cannot ask for one."""
-        if self.session.dialect is DRAFT16 and publication.wants_new_group(value, largest):
+        """As `EdgeClient.wants_new_group`; some drafts cannot ask for one."""
+        if self.session.dialect.asks_for_new_groups and publication.wants_new_group(value, largest):
             self.session.request(RequestUpdate(0, publication.request_id, new_group=value))
 
     def go_away(self, to: Address | None) -> None:

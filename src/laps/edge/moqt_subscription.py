@@ -16,7 +16,7 @@ from laps.tracks.sinks import Cut, Translated
 from laps.types import Location
 from laps.wire.moqt.codes import MoqtViolation, ResetCode, SessionCode
 from laps.wire.moqt.data import SubgroupHeader, decode_datagram, encode_subgroup_header
-from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.messages import (
     DEFAULT_PRIORITY,
     FIRST,
@@ -25,7 +25,7 @@ from laps.wire.moqt.messages import (
     FilterType,
     GroupOrder,
 )
-from laps.wire.moqt.objects import encode_object_header
+from laps.wire.moqt.object_fields import encode_object_header
 from laps.wire.moqt.translate import needs_translation, translate_datagram
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class MoqtSubscription(EdgeSubscription):
     def update(self, message: RequestUpdate, now: float) -> None:
         """The subscriber has changed its mind."""
         wanted, forward = message.filter, message.forward
-        if wanted is not None and self.dialect is not DRAFT16:
+        if wanted is not None and not self.dialect.updates_may_widen:
             self._check_narrowed(wanted)
         if message.delivery_timeout_ms is not None:
             self.timeout_ms = message.delivery_timeout_ms
@@ -177,7 +177,7 @@ class MoqtSubscription(EdgeSubscription):
                     self._join(stream.cached, now, 0 if last is None else last + 1)
 
     def _check_narrowed(self, wanted: Filter) -> None:
-        """Draft 14 lets a subscription become smaller only."""
+        """Some drafts let a subscription become smaller only."""
         end = self._end_group
         wider = end is not None and (wanted.end_group is None or wanted.end_group > end)
         if wider or (wanted.start < self._filter.start):
@@ -195,7 +195,7 @@ class MoqtSubscription(EdgeSubscription):
             for stream in list(cached.groups[group_id].streams):
                 self._join(stream, now)
             for _, data in cached.groups[group_id].in_datagrams(now):
-                self.datagram(data, decode_datagram(data, DRAFT16), now)
+                self.datagram(data, decode_datagram(data, BETWEEN_RELAYS), now)
 
     def _join(self, cached: CachedStream, now: float, first: int = 0) -> None:
         """Send what passes of a stream that has begun, and go on with it if it is open."""
@@ -254,7 +254,7 @@ class MoqtSubscription(EdgeSubscription):
             first = max(first, start.object)
         if first:
             out = self._cut(out, header, stream.subgroup, first)
-        elif self.dialect is DRAFT16:
+        elif self.dialect.is_carried:
             if fin:
                 out.finish(whole, now)
             else:
@@ -292,7 +292,7 @@ class MoqtSubscription(EdgeSubscription):
         return Cut(out, self._head(header), first, header.has_extensions, body)
 
     def _translated(self, out: OutStream, header: SubgroupHeader) -> OutStream:
-        if needs_translation(DRAFT16, self.dialect, header.has_extensions):
+        if needs_translation(BETWEEN_RELAYS, self.dialect, header.has_extensions):
             return Translated(out, self.dialect, header.has_extensions)
         return out
 
@@ -326,8 +326,8 @@ class MoqtSubscription(EdgeSubscription):
         if len(data) > self.link.datagram_bytes:
             self._send_large(item, now)
             return
-        if self.dialect is not DRAFT16:
-            translated = translate_datagram(data, DRAFT16, self.dialect, self.track.alias)
+        if not self.dialect.is_carried:
+            translated = translate_datagram(data, BETWEEN_RELAYS, self.dialect, self.track.alias)
             if translated is None:
                 return
             data = translated

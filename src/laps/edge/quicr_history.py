@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from laps.wire.moqt.data import decode_stream_header
-from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.fetch import EndOfRange, FetchReader
 from laps.wire.quicr.carried import quicr_priority
 from laps.wire.quicr.messages import Fragment, Terms
@@ -47,7 +47,7 @@ class QuicrHistory:
         self.over = False
         self.serving = serving
         self._reader = reader
-        self._items = FetchReader(DRAFT16)
+        self._items = FetchReader(BETWEEN_RELAYS)
         self._head: bytes | None = b""
 
     # -- as `Asker` --------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ class QuicrHistory:
     @property
     def dialect(self) -> Dialect:
         """As `Asker`."""
-        return DRAFT16
+        return BETWEEN_RELAYS
 
     @property
     def has_room(self) -> bool:
@@ -91,7 +91,7 @@ class QuicrHistory:
             return False
         if self._head is not None:
             self._head += bytes(data)
-            _, length = decode_stream_header(self._head, DRAFT16)
+            _, length = decode_stream_header(self._head, BETWEEN_RELAYS)
             data, self._head = self._head[length:], None
         reader = self._reader
         for item in self._items.feed(data):

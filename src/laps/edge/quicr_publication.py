@@ -19,9 +19,9 @@ from laps.telemetry.records import is_telemetry
 from laps.types import Location
 from laps.wire.moqt.codes import DoneCode
 from laps.wire.moqt.data import ObjectStatus, SubgroupHeader, encode_subgroup_header
-from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.messages import PublishDone
-from laps.wire.moqt.objects import encode_object
+from laps.wire.moqt.object_fields import encode_object
 from laps.wire.quicr.carried import CARRIED_BYTES, encode_carried, moqt_priority
 from laps.wire.quicr.codes import QuicrCode, QuicrViolation
 from laps.wire.quicr.fragments import MAX_OBJECT_BYTES, recut
@@ -162,7 +162,7 @@ class QuicrPublication:
             self._streams += 1
             self._group, self._last_id = group, -1
             header = SubgroupHeader(self._track.alias, group, object_id, PRIORITY)
-            head = encode_subgroup_header(header, DRAFT16)
+            head = encode_subgroup_header(header, BETWEEN_RELAYS)
         delta = object_id - self._last_id - 1
         self._last_id = object_id
         self._write(head + encode_object(delta, b"", payload), fin=False, now=now)

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 from laps.edge.client import EdgeSubscription
 from laps.edge.media_queue import MediaQueue
 from laps.edge.quicr_history import QuicrHistory
+from laps.ranges import last_of
 from laps.tracks.cached_stream import Resume
-from laps.tracks.known import last_of
 from laps.tracks.subscription import SubscriptionState
 from laps.types import Location
 from laps.wire.moqt.codes import MoqtViolation
 from laps.wire.moqt.data import ObjectStatus, decode_datagram
-from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.messages import Fetch, GroupOrder, StandaloneFetch
 from laps.wire.moqt.pieces import PieceReader
 from laps.wire.quicr.carried import CARRIED_BYTES, quicr_priority
@@ -181,7 +181,7 @@ class QuicrSubscription(EdgeSubscription):
             for stream in list(cached.groups[group_id].streams):
                 self._join(stream, now)
             for _, data in cached.groups[group_id].in_datagrams(now):
-                self.datagram(data, decode_datagram(data, DRAFT16), now)
+                self.datagram(data, decode_datagram(data, BETWEEN_RELAYS), now)
         if self.track.fragments is not None:
             for parts, terms in self.track.fragments.held(self._floor, now):
                 self.fragments(parts, terms, b"", now)
@@ -401,7 +401,7 @@ class _QuicrStream:
         self._header = header
         self._terms = terms
         self._first = first
-        self._reader = PieceReader(DRAFT16, header.has_extensions)
+        self._reader = PieceReader(BETWEEN_RELAYS, header.has_extensions)
         self._next_id = 0
         self._closed = False
 

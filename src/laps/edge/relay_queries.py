@@ -11,7 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final, Protocol
 
 from laps.wire.extensions import MAX_HOPS, RelayRequest
-from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.messages import PublishDone, RequestKind, RequestOk, SubscribeOk, TrackStatus
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class RelayQueries:
         request_id = next(self._ids) & 0xFFFF_FFFF
         self._open[request_id] = query
         relay = self._context.relay
-        payload = DRAFT16.encode(message)
+        payload = BETWEEN_RELAYS.encode(message)
         relay.reach.send(node_id, RelayRequest(MAX_HOPS, relay.id, node_id, request_id, payload))
         self._context.at(now + ANSWER_S, lambda now: self._close(request_id, None, now))
         return request_id
@@ -63,6 +63,6 @@ class RelayQueries:
     def track_ended(self, track: TrackName, nodes: list[NodeId], done: PublishDone) -> None:
         """Tell relays with subscribers that a track has ended."""
         relay = self._context.relay
-        payload = DRAFT16.encode(TrackStatus(0, track)) + DRAFT16.encode(done)
+        payload = BETWEEN_RELAYS.encode(TrackStatus(0, track)) + BETWEEN_RELAYS.encode(done)
         for node_id in nodes:
             relay.reach.send(node_id, RelayRequest(MAX_HOPS, relay.id, node_id, 0, payload))

@@ -13,7 +13,7 @@ from laps.errors import RemoteProtocolError
 from laps.types import Location, hash_track
 from laps.wire.buffer import Incomplete
 from laps.wire.extensions import MAX_HOPS, RelayRequest, RelayResponse
-from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.messages import (
     Fetch,
     FetchCancel,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 class RelayAsker:
     """Another relay, that asks as a client would."""
 
-    dialect: Dialect = DRAFT16
+    dialect: Dialect = BETWEEN_RELAYS
 
     def __init__(self, context: Context, node_id: NodeId) -> None:
         self.serving: dict[int, Serving] = {}
@@ -99,7 +99,7 @@ class RelayAsker:
         self._context.at(now + ANSWER_S, forget)
 
     def _respond(self, request_id: int, message: Message) -> None:
-        relay, payload = self._relay, DRAFT16.encode(message)
+        relay, payload = self._relay, BETWEEN_RELAYS.encode(message)
         response = RelayResponse(MAX_HOPS, relay.id, self._node_id, request_id, payload)
         relay.reach.send(self._node_id, response)
 
@@ -168,6 +168,6 @@ def _messages(payload: bytes) -> list[Message]:
     found: list[Message] = []
     offset = 0
     while offset < len(payload):
-        kind, body, offset = DRAFT16.split(payload, offset)
-        found.append(DRAFT16.decode(kind, body))
+        kind, body, offset = BETWEEN_RELAYS.split(payload, offset)
+        found.append(BETWEEN_RELAYS.decode(kind, body))
     return found

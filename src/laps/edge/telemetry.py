@@ -24,9 +24,9 @@ from laps.tracks.sinks import Nowhere
 from laps.types import announce_info, format_node_id
 from laps.wire.moqt.codes import DoneCode
 from laps.wire.moqt.data import SubgroupHeader, encode_subgroup_header
-from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.messages import PublishDone
-from laps.wire.moqt.objects import encode_object_header
+from laps.wire.moqt.object_fields import encode_object_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -287,7 +287,7 @@ class Telemetry:
         output.group += 1
         output.began, output.objects, output.size = now, 0, 0
         header = SubgroupHeader(output.track.alias, output.group, 0, PRIORITY, end_of_group=True)
-        self._write(output, encode_subgroup_header(header, DRAFT16), now)
+        self._write(output, encode_subgroup_header(header, BETWEEN_RELAYS), now)
 
     def _end_group(self, output: _Output, now: float) -> None:
         if output.began is not None:

@@ -12,6 +12,7 @@ from itertools import islice
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
+from laps.names import track_texts
 from laps.routing.forwarding import FromClient
 from laps.telemetry.records import TRACKS, is_telemetry
 from laps.types import format_node_id
@@ -182,11 +183,10 @@ class TrackRecords:
     def _names(self, meter: Meter, track: Track | None) -> tuple[str, str]:
         if track is None or track.name is None:
             return "", ""  # relays pass hashes on, and nobody here has said the name
-        namespace, name = track.name.namespace, track.name.name
-        if is_telemetry(namespace):
+        if is_telemetry(track.name.namespace):
             meter.names = _HIDDEN
         else:
-            meter.names = "/".join(map(_text, namespace)), _text(name)
+            meter.names = track_texts(track.name)
         return meter.names
 
     def _egress(self, links: frozenset[SessionId]) -> tuple[str, ...]:
@@ -197,7 +197,3 @@ class TrackRecords:
             }
             names = self._egress_names[links] = tuple(sorted(map(format_node_id, nodes)))
         return names
-
-
-def _text(data: bytes) -> str:
-    return data.decode(errors="backslashreplace")

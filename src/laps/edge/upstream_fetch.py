@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from laps.edge.client import EdgeClient
-from laps.tracks.known import last_of
+from laps.ranges import last_of
 from laps.tracks.upstream_fetch import UpstreamFetch
-from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.messages import Fetch, FetchOk, RequestError, StandaloneFetch, TrackProperties
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class UpstreamFetches:
         nodes = self._context.elsewhere(track)
         if not nodes:
             return None
-        fetch = UpstreamFetch(track.cached, start, end, DRAFT16, node_id=nodes[0])
+        fetch = UpstreamFetch(track.cached, start, end, BETWEEN_RELAYS, node_id=nodes[0])
         fetching = self._opened(track, fetch)
         query = _FetchQuery(self, fetching)
         fetch.request_id = self._queries.ask(nodes[0], request, query, now)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from laps import units
 from laps.admin.schema.clients import Clients, Closes
 from laps.admin.schema.fields import ListPage
 from laps.admin.schema.network import Announces, Nodes, Path, Peers, Subscribes
 from laps.admin.schema.relay import Counters, Events
 from laps.admin.schema.tracks import Cache, Fib, NodeSets, Tracks
-from laps.inspect import units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

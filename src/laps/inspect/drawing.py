@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 from rich.tree import Tree
 
-from laps.inspect import units
+from laps import units
 
 if TYPE_CHECKING:
     from laps.inspect.trees import Hop, PathStory, Step, TrackStory, Way, Why
@@ -38,7 +38,7 @@ def _said(notes: list[str], defects: list[str]) -> list[Tree | Text]:
 
 
 def _root(hop: Hop) -> Text:
-    who = _many(hop.publishers, "publisher")
+    who = units.many(hop.publishers, "publisher")
     return _facts(hop, [who] if hop.publishers else [])
 
 
@@ -64,7 +64,7 @@ def _below(hop: Hop) -> Text:
 
 def _facts(hop: Hop, facts: list[str]) -> Text:
     if hop.subscribers:
-        facts.append(_many(hop.subscribers, "subscriber"))
+        facts.append(units.many(hop.subscribers, "subscriber"))
     if hop.bytes_per_s is not None:
         facts.append(units.rate(hop.bytes_per_s))
     if not hop.asked:
@@ -98,7 +98,7 @@ def _not_taken(ways: tuple[Way, ...]) -> str:
 def _instead(way: Way) -> str:
     hops = len(way.hops) - 1  # as selection counts: the relays in between
     by = "" if not hops else f" ({' '.join(way.hops)})"
-    far = f"not {way.peer}{by}: {_many(hops, 'hop')}, {units.delay(way.srtt_us)}"
+    far = f"not {way.peer}{by}: {units.many(hops, 'hop')}, {units.delay(way.srtt_us)}"
     return far if way.admitted else f"{far}, not admitted"
 
 
@@ -123,7 +123,3 @@ def _step(step: Step) -> Text:
     text.append(f"\n{step.reason or 'no reason is told'}", "cyan")
     text.append(_not_taken(step.alternates), "dim")
     return text
-
-
-def _many(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"

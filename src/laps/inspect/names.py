@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from laps.errors import ConfigError
+from laps.names import hash_text, read_bytes, read_hash, read_namespace
 from laps.types import TrackName, format_node_id, hash_track, parse_node_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_HASH = re.compile(r"[0-9a-fA-F]{16}")
 _NODE = re.compile(r"\d+(\.\d+)?:\d+(\.\d+)?")
 
 
@@ -53,7 +53,7 @@ def track_of(words: Sequence[str]) -> Wanted:
     """The track that one word or two stand for."""
     if len(words) == 1:
         [text] = words
-        if _HASH.fullmatch(text):
+        if read_hash(text) is not None:
             return Wanted(text.lower())
         namespace, space, name = text.rpartition(" ")
         if not space:
@@ -71,14 +71,5 @@ def track_of(words: Sequence[str]) -> Wanted:
 
 
 def _named(namespace: str, name: str) -> Wanted:
-    parts = tuple(_bytes(part) for part in namespace.split("/")) if namespace else ()
-    full_name_hash = hash_track(TrackName(parts, _bytes(name))).full_name_hash
-    return Wanted(f"{full_name_hash:016x}", namespace, name)
-
-
-def _bytes(text: str) -> bytes:
-    r"""Text as relays write bytes: `\xff` for one that is no text."""
-    pieces = re.split(r"\\x([0-9a-fA-F]{2})", text)
-    return b"".join(
-        bytes.fromhex(piece) if index % 2 else piece.encode() for index, piece in enumerate(pieces)
-    )
+    track = TrackName(read_namespace(namespace), read_bytes(name))
+    return Wanted(hash_text(hash_track(track).full_name_hash), namespace, name)

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from rich.table import Table
 from rich.text import Text
 
+from laps import units
 from laps.admin.schema.clients import Clients
 from laps.admin.schema.network import Nodes, Peers
 from laps.admin.schema.relay import Node
 from laps.admin.schema.tracks import Cache, Tracks
-from laps.inspect import units
 from laps.inspect.columns import Column, Row
 
 if TYPE_CHECKING:
@@ -235,8 +235,8 @@ class Overview:
         of = "" if asked == nodes else f", of which {asked} could be asked"
         own = f" and {self.telemetry:,} of telemetry" if self.telemetry else ""
         return (
-            f"{_many(nodes, 'relay')} ({roles}){of}; {_many(self.links, 'link')}; "
-            f"{_many(self.tracks, 'track')}{own}"
+            f"{units.many(nodes, 'relay')} ({roles}){of}; {units.many(self.links, 'link')}; "
+            f"{units.many(self.tracks, 'track')}{own}"
         )
 
     def table(self) -> Table:

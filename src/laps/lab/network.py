@@ -32,15 +32,16 @@ is reached by the last Edge, which is no shorter way and therefore not taken bef
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Final, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from laps.config import read_toml
-from laps.errors import ConfigError, InvalidText, quote
+from laps.errors import ConfigError, InvalidText
+from laps.files import read_toml, refuse
 from laps.lab.cities import CITIES, delay_ms
 from laps.sim.topology import Link, Node, topology_from_mapping
+from laps.topology import require_client_node
 from laps.types import NodeId, PeerMode, format_node_id, parse_node_id
 
 if TYPE_CHECKING:
@@ -272,34 +273,28 @@ def _rows(mapping: Mapping[str, object], name: str, kind: type[T], source: str) 
 
 def _check(network: Network, source: str) -> None:
     """Refuse clients at what is not there, takes none, or has nobody who publishes."""
-    kinds = {name: node.type for name, node in zip(network.names, network.nodes, strict=True)}
+    nodes = {node.id: node for node in network.nodes}
     tracks = set()
     for number, publisher in enumerate(network.publishers, start=1):
         where = f"{source}: publishers[{number}]"
-        _check_place(publisher.node, kinds, where)
+        _check_place(publisher.node, nodes, where)
         if publisher.track in tracks:
-            _refuse(where, "track", publisher.track, "is published already: give it another name")
+            refuse(where, "track", publisher.track, "is published already: give it another name")
         tracks.add(publisher.track)
     for number, subscriber in enumerate(network.subscribers, start=1):
         where = f"{source}: subscribers[{number}]"
-        _check_place(subscriber.node, kinds, where)
+        _check_place(subscriber.node, nodes, where)
         if subscriber.track not in tracks:
             known = ", ".join(sorted(tracks)) or "none"
-            _refuse(where, "track", subscriber.track, f"has no publisher; published are: {known}")
+            refuse(where, "track", subscriber.track, f"has no publisher; published are: {known}")
 
 
-def _check_place(node: str, kinds: Mapping[str, str], where: str) -> None:
+def _check_place(node: str, nodes: Mapping[NodeId, Node], where: str) -> None:
     try:
-        name = format_node_id(parse_node_id(node))
+        node_id = parse_node_id(node)
     except InvalidText as error:
-        _refuse(where, "node", node, error.problem)
-    if name not in kinds:
-        _refuse(where, "node", node, "is no node: add it to [[nodes]]")
+        refuse(where, "node", node, error.problem)
+    name = format_node_id(node_id)
+    require_client_node(nodes, node_id, where, "node")
     if name != node:
-        _refuse(where, "node", node, f'is written "{name}"')
-    if kinds[name] not in ("edge", "stub"):
-        _refuse(where, "node", node, f"is a {kinds[name]}: clients go to an edge or a stub")
-
-
-def _refuse(where: str, key: str, value: object, problem: str) -> NoReturn:
-    raise ConfigError(f"{where}: {key} = {quote(value)}: {problem}")
+        refuse(where, "node", node, f'is written "{name}"')

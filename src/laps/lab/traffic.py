@@ -21,6 +21,7 @@ import msgspec
 from laps import client
 from laps.errors import LapsError
 from laps.lab.network import NAME, NAMESPACE
+from laps.ranges import after
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -215,7 +216,7 @@ class Reader:
 
     async def _fetch(self, session: client.Session, behind: Location, until: Location) -> None:
         """See whether what was missed between two objects can still be had."""
-        start = (behind.group, behind.object + 1)
+        start = after(behind)
         # An object of 0 stands for the whole group.
         end = until if until.object else (until.group - 1, 0)
         try:
@@ -228,7 +229,7 @@ class Reader:
     async def _read(self, session: client.Session | client.QuicrSession) -> None:
         start: Any = "next"  # a whole group: where one begins in the middle of is no clear place
         if self._behind is not None:
-            start = (self._behind.group, self._behind.object + 1)
+            start = after(self._behind)
         objects = session.subscribe(self._namespace, NAME, start=start, patience_s=PATIENCE_S)
         async for obj in objects:
             now = time.time()

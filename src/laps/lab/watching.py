@@ -12,6 +12,7 @@ from laps.admin.schema.network import Peer, Peers
 from laps.admin.schema.relay import Events, Node
 from laps.admin.schema.tracks import Track, Tracks
 from laps.lab.network import NAME, NAMESPACE
+from laps.names import hash_text
 from laps.types import TrackName, hash_track
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class Watch:
     def copies(self, track: str) -> list[tuple[str, str]]:
         """The hops that copies of a track take now: from a relay, to its peer."""
         named = TrackName((NAMESPACE.encode(), track.encode()), NAME.encode())
-        hashed = f"{hash_track(named).full_name_hash:016x}"
+        hashed = hash_text(hash_track(named).full_name_hash)
         hops = []
         for name, sight in self.sights.items():
             for row in sight.tracks:

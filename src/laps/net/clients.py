@@ -21,8 +21,9 @@ from laps.net.egress import Egress
 from laps.net.http3 import ErrorCode
 from laps.net.webtransport import HTTP3_ALPN, Accepted, accept_http3
 from laps.net.webtransport_session import WebTransportSession
+from laps.types import Address
 from laps.wire.moqt.codes import ResetCode, SessionCode
-from laps.wire.moqt.dialect import DRAFT14, DRAFT16
+from laps.wire.moqt.dialect import DIALECTS
 from laps.wire.quicr.codes import ALPN as QUICR_ALPN
 
 if TYPE_CHECKING:
@@ -41,9 +42,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DIALECTS: Final = {14: DRAFT14, 16: DRAFT16}
-ALPNS: Final = {14: "moq-00", 16: "moqt-16"}
-
 # HTTP/3's own code for a connection that was of no use: nothing is wrong.
 NO_SESSION: Final = int(ErrorCode.NO_ERROR)
 
@@ -51,7 +49,7 @@ NO_SESSION: Final = int(ErrorCode.NO_ERROR)
 def alpns(config: Config) -> list[str]:
     """What a client may ask for, in the order of our preference."""
     quicr = [QUICR_ALPN] if config.quicr.enabled else []
-    return [*(ALPNS[draft] for draft in config.clients.drafts), HTTP3_ALPN, *quicr]
+    return [*(DIALECTS[draft].alpn for draft in config.clients.drafts), HTTP3_ALPN, *quicr]
 
 
 class Clients:
@@ -111,9 +109,10 @@ class Clients:
         if connection.alpn == QUICR_ALPN:
             return ClientConnection(self, connection, lambda link: QuicrClient(self.edge, link))
         for draft in self._drafts:
-            if connection.alpn == ALPNS[draft]:
-                dialect = DIALECTS[draft] if draft != 14 else None
-                return self._moqt(connection, dialect, webtransport=False)
+            dialect = DIALECTS[draft]
+            if connection.alpn == dialect.alpn:
+                named = None if dialect.version_in_setup else dialect
+                return self._moqt(connection, named, webtransport=False)
         server = accept_http3(connection, self._choose)
 
         def check() -> None:
@@ -126,8 +125,9 @@ class Clients:
     def _choose(self, request: ConnectRequest) -> Accepted:
         """Whatever the path: what is published where is not for paths to say."""
         for draft in self._drafts:
-            if draft != 14 and ALPNS[draft] in request.protocols:
-                return Accepted(self._accept_in(DIALECTS[draft]), ALPNS[draft])
+            dialect = DIALECTS[draft]
+            if not dialect.version_in_setup and dialect.alpn in request.protocols:
+                return Accepted(self._accept_in(dialect), dialect.alpn)
         # A browser takes an answer it did not ask for as a failure: draft 14 goes without a name.
         return Accepted(self._accept_in(None))
 
@@ -173,7 +173,7 @@ class ClientConnection:
 
     def __str__(self) -> str:
         host, port = self.transport.remote[:2]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return str(Address(host, port))
 
     @property
     def protocol(self) -> str:

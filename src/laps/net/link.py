@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from laps.errors import CloseCode, ConnectionClosed, DatagramTooLarge, SendBufferFull
 from laps.net.egress import Egress
+from laps.types import Address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +68,7 @@ class QuicLink:
 
     def __str__(self) -> str:
         host, port = self.connection.remote[:2]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return str(Address(host, port))
 
     # -- what the relay calls ----------------------------------------------------------------------
 

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ALPNS: Final = (EXTENDED_ALPN, PEERING_ALPN)
+PEERING_ALPNS: Final = (EXTENDED_ALPN, PEERING_ALPN)
 
 # Redialling: soon at first, since most ends are restarts, and never so rarely that a relay that is
 # back stays alone for long. Half of each wait is random: a thousand peers do not come at once.
@@ -98,7 +98,7 @@ class Runner:
         if RULES[role].accepts_peers:
             listen = config.peering.listen
             self._peering = Endpoint.listen(
-                listen.host, listen.port, config.quic, ALPNS, self.identity, self._accept
+                listen.host, listen.port, config.quic, PEERING_ALPNS, self.identity, self._accept
             )
             self.peer_address = Address(*self._peering.address[:2])
         self.relay = Relay(
@@ -467,7 +467,9 @@ class Runner:
             made.append(self._accept(connection, dialled=True))
             return made[0]
 
-        await self._diallers[family].connect(peer.host, peer.port, ALPNS, trust_of(peer), accept)
+        await self._diallers[family].connect(
+            peer.host, peer.port, PEERING_ALPNS, trust_of(peer), accept
+        )
         return made[0]
 
     # -- looking in --------------------------------------------------------------------------------

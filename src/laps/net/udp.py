@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Final
 from qh3._hazmat import UdpSocketState
 
 from laps.errors import ListenError
+from laps.types import Address
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from laps.net.handshake import Address
+    from laps.net.handshake import Address as SocketAddress
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ def grow_buffer(sock: socket.socket, option: int, size: int) -> int:
 
 def explain_bind(host: str, port: int, error: OSError) -> str:
     """Why an address cannot be listened on, and what to do."""
-    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    where = Address(host, port)
     match error.errno:
         case errno.EADDRINUSE:
             return (
@@ -90,13 +91,13 @@ class UdpSocket:
         self._loop = loop
         self._writable = writable
         self._state = UdpSocketState(sock.fileno())
-        self._unsent: deque[tuple[list[bytes], Address]] = deque()
+        self._unsent: deque[tuple[list[bytes], SocketAddress]] = deque()
         self.recv = self._state.recv
         self.errors = 0
         loop.add_reader(sock.fileno(), readable)
 
     @property
-    def address(self) -> Address:
+    def address(self) -> SocketAddress:
         """Where it is bound."""
         return self._sock.getsockname()  # type: ignore[no-any-return]
 
@@ -104,7 +105,7 @@ class UdpSocket:
         """Whether the kernel takes no more for now; who sends anyway is queued without bound."""
         return bool(self._unsent)
 
-    def send(self, datagrams: list[bytes], addr: Address) -> None:
+    def send(self, datagrams: list[bytes], addr: SocketAddress) -> None:
         """Send datagrams to one address, in order; what cannot be sent at all is lost."""
         if self._unsent:
             self._unsent.append((datagrams, addr))
@@ -113,7 +114,7 @@ class UdpSocket:
             self._unsent.append((rest, addr))
             self._loop.add_writer(self._sock.fileno(), self._flush)
 
-    def _send(self, datagrams: list[bytes], addr: Address) -> list[bytes]:
+    def _send(self, datagrams: list[bytes], addr: SocketAddress) -> list[bytes]:
         """Send what goes; return what is to be tried again."""
         while datagrams:
             try:

@@ -41,6 +41,7 @@ from laps.net.http3 import (
 )
 from laps.net.http3_connection import Http3Connection
 from laps.net.webtransport_session import AcceptSession, WebTransportSession
+from laps.types import Address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -297,7 +298,7 @@ async def connect(
 
     `protocols` are offered in this order; the one chosen is the session's `alpn`.
     """
-    authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    authority = str(Address(host, port))
     texts = [(":scheme", "https"), (":authority", authority), (":path", path)]
     texts += [("sec-webtransport-http3-draft02", "1"), *headers]
     fields = [(name.lower().encode(), value.encode()) for name, value in texts]

@@ -15,7 +15,7 @@ from laps.relay.framing import DirectStream, Wrapped
 from laps.routing.forwarding import FromClient, FromPeer, ToNode
 from laps.types import Location
 from laps.wire.moqt.data import encode_subgroup_header
-from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -199,7 +199,9 @@ class Reach:
         if Location(header.group, last) > told:
             priority = DIRECT_PRIORITY if header.priority is None else header.priority
             out = self.open_stream(node_id, key, priority)
-            out.finish(b"".join((encode_subgroup_header(header, DRAFT16), *cached.chunks)), now)
+            out.finish(
+                b"".join((encode_subgroup_header(header, BETWEEN_RELAYS), *cached.chunks)), now
+            )
 
     def _shares_set(self, client: Client, key: TrackKey, node_id: NodeId) -> bool:
         """Whether a publisher's track goes to a node by a set that has others in it."""

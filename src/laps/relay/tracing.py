@@ -22,7 +22,7 @@ from laps.wire.buffer import Incomplete
 from laps.wire.moqt.boundaries import BoundaryScanner
 from laps.wire.moqt.codes import MoqtViolation
 from laps.wire.moqt.data import SubgroupHeader, decode_datagram, decode_stream_header
-from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.objects import DataStreamDecoder, ExistingStreamHeader, NewStreamHeader
 from laps.wire.quicr.carried import carried_of
 
@@ -178,7 +178,7 @@ class Tracing:
         if key not in self.tracks:
             return
         try:
-            item = decode_datagram(data, DRAFT16)
+            item = decode_datagram(data, BETWEEN_RELAYS)
             carried = carried_of(item)
         except MoqtViolation:
             return
@@ -262,7 +262,7 @@ class Tap:
         if self.scanner is None:
             head = self._head + bytes(data)
             try:
-                header, length = decode_stream_header(head, DRAFT16)
+                header, length = decode_stream_header(head, BETWEEN_RELAYS)
             except Incomplete:
                 self._head = head
                 return
@@ -271,7 +271,7 @@ class Tap:
                 self.lost = True  # an answer to a FETCH, or nothing of MoQT's
                 return
             self.group, self.subgroup = header.group, header.subgroup
-            self.scanner = BoundaryScanner(DRAFT16, header.has_extensions)
+            self.scanner = BoundaryScanner(BETWEEN_RELAYS, header.has_extensions)
             data = head[length:]
         for object_id, _, _, begin, end, status in self.scanner.feed(data):
             if self.subgroup is None:

@@ -1,27 +1,24 @@
-"""One MoQT conversation: what is asked, what is answered, and what is out of order.
-
-Control messages only; objects go past it, on streams whose headers name a subscription by its alias
-(`aliases`). Whoever runs a session feeds it the bytes of bidirectional streams and gets back the
-messages in them, checked and completed:
+"""One MoQT session: bytes of its bidirectional streams to messages, and messages to bytes.
 
     receive(stream_id, data) -> messages       request(message) -> request id       send(message)
 
-so that one vocabulary (`wire.moqt.messages`) serves every draft: answers know what kind of request
-they answer, namespaces are whole wherever the draft sends a suffix or an id, tokens are resolved.
-A MoqtViolation closes the session with its code.
+Control messages only: objects are for `moqt_objects`. `requests` checks what is open and what may
+follow, `moqt_setup` how a session begins. Messages come out checked and completed, so that one
+vocabulary (`wire.moqt.messages`) serves every draft: answers know what they answer, namespaces are
+whole where the draft sends a suffix or an id, tokens are resolved. A MoqtViolation closes the
+session with its code.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from laps.sessions.requests import KINDS, Answer, Pending, R, Request, RequestIds
-from laps.sessions.tokens import TokenCache
+from laps.sessions.moqt_setup import Setup
+from laps.sessions.requests import ENDED_BY_ANSWER, KINDS, Pending, Request, Requests, Waiting
 from laps.wire.buffer import Incomplete
-from laps.wire.moqt.codes import MoqtViolation, RequestCode, SessionCode, violation
-from laps.wire.moqt.dialect import DRAFT14, DRAFT16
+from laps.wire.moqt.codes import RequestCode, violation
+from laps.wire.moqt.dialect import BY_SETUP
 from laps.wire.moqt.messages import (
     ClientSetup,
     Fetch,
@@ -54,14 +51,14 @@ from laps.wire.moqt.messages import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from laps.types import TrackName
+    from laps.names import Namespace
     from laps.wire.moqt.dialect import Dialect
-    from laps.wire.moqt.messages import Message, Namespace
+    from laps.wire.moqt.messages import (
+        Message,
+    )
 
 # The most a control message can be: a type of up to 8 bytes, a 16-bit length, and what it counts.
 MAX_MESSAGE_BYTES: Final = 8 + 2 + 65535
-
-IMPLEMENTATION: Final = b"laps"
 
 
 class Wire(Protocol):
@@ -71,7 +68,7 @@ class Wire(Protocol):
         """A new bidirectional stream."""
 
     def send(self, stream_id: int, data: bytes, *, fin: bool = False) -> None:
-        """Write to a bidirectional stream, ahead of all data."""
+        """Write to a bidirectional stream, before all data."""
 
     def end_stream(self, stream_id: int, code: int) -> None:
         """Reset our half of a stream, and ask the other side to stop with its own."""
@@ -99,16 +96,6 @@ class _Control:
     ended: bool = False
 
 
-class _Waiting(NamedTuple):
-    """What is said when the other side allows its request."""
-
-    request_id: int
-    data: bytes
-    stream_id: int | None
-    "None: on the control stream."
-    fin: bool = False
-
-
 class MoqtSession:
     """One side of a MoQT session."""
 
@@ -124,30 +111,28 @@ class MoqtSession:
         """`dialect` is what the ALPN named; None where the versions in the setup decide."""
         self._wire = wire
         self._is_client = is_client
-        self._webtransport = webtransport
         self._limits = limits or MoqtLimits()
-        self._named = dialect
-        self.dialect: Dialect = dialect or DRAFT14
+        self.dialect: Dialect = dialect or BY_SETUP
         self.ready = False
         "Whether setups have been exchanged."
         self.peer_setup: ClientSetup | ServerSetup | None = None
-        self.tokens = TokenCache(self._limits.token_cache_bytes)
-        self.incoming: dict[int, Pending] = {}
-        "What the other side asked for, by request id."
-        self.outgoing: dict[int, Pending] = {}
-        "What we asked for."
-        self.aliases: dict[int, int] = {}
-        "Track aliases of the other side's objects: the request each belongs to."
+        self.requests = requests = Requests(
+            self._limits.requests, self._limits.token_cache_bytes, is_client=is_client
+        )
+        # Those who run a session look into these, some of them for every stream.
+        self.incoming, self.outgoing = requests.incoming, requests.outgoing
+        self.aliases, self.ids, self.tokens = requests.aliases, requests.ids, requests.tokens
+        self._setup = Setup(
+            by_alpn=dialect is not None,
+            webtransport=webtransport,
+            max_request_id=self.ids.allowed,
+            max_token_cache_bytes=self._limits.token_cache_bytes,
+        )
         self.goaway: Goaway | None = None
         "What the other side said before leaving."
         self._control: int | None = None
         self._streams: dict[int, _Control] = {}
-        self.ids = RequestIds(self._limits.requests, is_client=is_client)
-        self._waiting: deque[_Waiting] = deque()
-        self._alias_tracks: dict[int, TrackName] = {}
         self._said_goaway = False
-        self._withdrawn_ids: set[int] = set()
-        "Requests that were taken back before they were answered: the answer may still come."
 
     # -- setup -------------------------------------------------------------------------------------
 
@@ -155,67 +140,20 @@ class MoqtSession:
         """A client begins: it opens the control stream and says CLIENT_SETUP."""
         self._control = self._wire.open_stream()
         self._streams[self._control] = _Control(incoming=False)
-        raw = not self._webtransport
-        versions = () if self._named is not None else (DRAFT14.version,)
-        self._write(
-            ClientSetup(
-                versions=versions,
-                path=path if raw else None,
-                authority=authority if raw else None,
-                max_request_id=self.ids.allowed,
-                max_token_cache_bytes=self._limits.token_cache_bytes,
-                implementation=IMPLEMENTATION,
-            )
-        )
+        self._write(self._setup.offer(path, authority))
 
     def _set_up(self, message: Message) -> None:
         """The first message on the control stream."""
         if self._is_client:
-            if not isinstance(message, ServerSetup):
-                raise violation("the first message of a server is not SERVER_SETUP")
-            if message.path is not None:
-                raise MoqtViolation(SessionCode.INVALID_PATH, "a server has no path to say")
-            if message.authority is not None:
-                raise MoqtViolation(SessionCode.INVALID_AUTHORITY, "a server has none to say")
-            if self._named is None and message.version != DRAFT14.version:
-                raise MoqtViolation(
-                    SessionCode.VERSION_NEGOTIATION_FAILED,
-                    f"the server chose version {message.version}, which was not offered",
-                )
+            self.peer_setup = self._setup.check_answer(message)
         else:
-            if not isinstance(message, ClientSetup):
-                raise violation("the first message of a client is not CLIENT_SETUP")
-            self._answer_setup(message)
-        self.peer_setup = message
-        self.ids.most = message.max_request_id
-        self.tokens.take(message.tokens, in_setup=True)
+            self.peer_setup = self._setup.check_offer(message)
+            self._write(self._setup.answer())
+        self.ids.most = self.peer_setup.max_request_id
+        self.tokens.take(self.peer_setup.tokens, in_setup=True)
         self.ready = True
 
-    def _answer_setup(self, message: ClientSetup) -> None:
-        version = None
-        if self._named is None:
-            if DRAFT14.version not in message.versions:
-                offered = ", ".join(f"{v:#x}" for v in message.versions) or "none"
-                raise MoqtViolation(
-                    SessionCode.VERSION_NEGOTIATION_FAILED,
-                    f"versions offered: {offered}; spoken here: {DRAFT14.version:#x}, and draft 16 "
-                    "by the ALPN moqt-16",
-                )
-            version = DRAFT14.version
-        if self._webtransport and message.path is not None:
-            raise MoqtViolation(SessionCode.INVALID_PATH, "WebTransport has a path of its own")
-        if self._webtransport and message.authority is not None:
-            raise MoqtViolation(SessionCode.INVALID_AUTHORITY, "WebTransport has its own")
-        self._write(
-            ServerSetup(
-                version=version,
-                max_request_id=self.ids.allowed,
-                max_token_cache_bytes=self._limits.token_cache_bytes,
-                implementation=IMPLEMENTATION,
-            )
-        )
-
-    # -- hearing -----------------------------------------------------------------------------------
+    # -- receiving ---------------------------------------------------------------------------------
 
     def receive(self, stream_id: int, data: bytes, *, fin: bool = False) -> Iterator[Message]:
         """The messages in bytes of a bidirectional stream; act on each before the next is read."""
@@ -272,7 +210,7 @@ class MoqtSession:
         """Whether the setup is what this stream begins with; others wait for it."""
         if self._control is None and stream.head[0] == 0x20:
             self._control = stream_id
-        elif self._control is None and (self._named is None or stream.head[0] != 0x11):
+        elif self._control is None and (not self._setup.by_alpn or stream.head[0] != 0x11):
             # Draft 16's SUBSCRIBE_NAMESPACE has a stream of its own, that may overtake the setup.
             raise violation("the first message of a client is not CLIENT_SETUP")
         return stream_id == self._control
@@ -280,7 +218,7 @@ class MoqtSession:
     def _take_aside(self, message: Message, stream_id: int, stream: _Control) -> Iterator[Message]:
         """A message on a stream of its own: draft 16 talks of namespaces there."""
         if stream.request_id is None:
-            if not (isinstance(message, SubscribeNamespace) and self.dialect is DRAFT16):
+            if not (isinstance(message, SubscribeNamespace) and self.dialect.namespaces_on_streams):
                 raise violation(f"a stream that begins with {type(message).__name__}")
             stream.request_id = message.request_id
             yield from self._take(message, stream_id)
@@ -295,7 +233,9 @@ class MoqtSession:
             return
         match message:
             case RequestOk() | RequestError() if not pending.answered:
-                yield self._answered(replace(message, request_id=stream.request_id))
+                answer = self.requests.answered(replace(message, request_id=stream.request_id))
+                if answer is not None:
+                    yield answer
             case NamespaceAdded(suffix) | NamespaceDone(suffix) if pending.answered:
                 prefix = pending.message.prefix  # type: ignore[union-attr]
                 yield type(message)((*prefix, *suffix))
@@ -329,7 +269,7 @@ class MoqtSession:
         match message:
             case ClientSetup() | ServerSetup():
                 raise violation("a second setup")
-            case SubscribeNamespace() if stream_id is None and self.dialect is DRAFT16:
+            case SubscribeNamespace() if stream_id is None and self.dialect.namespaces_on_streams:
                 raise violation("SUBSCRIBE_NAMESPACE has a stream of its own")
             case (
                 Subscribe()
@@ -342,23 +282,27 @@ class MoqtSession:
             ):
                 yield from self._asked(message, stream_id)
             case SubscribeOk() | PublishOk() | FetchOk() | RequestOk() | RequestError():
-                if message.request_id in self._withdrawn_ids:
-                    self._withdrawn_ids.discard(message.request_id)  # it has crossed our end of it
-                else:
-                    yield self._answered(message)
+                if (answer := self.requests.answered(message)) is not None:
+                    yield answer
             case Unsubscribe(request_id) | FetchCancel(request_id):
-                yield from self._withdrawn(message, request_id)
-            case PublishDone():
-                yield from self._done(message)
+                if self.requests.is_withdrawn(message):
+                    self.finish(request_id)
+                    yield message
+            case PublishDone(request_id):
+                if self.requests.is_done(message):
+                    yield message
+                    self.finish(request_id)
             case PublishNamespaceDone():
-                yield from self._namespace_done(message)
+                yield from self._namespace_ended(message, self.incoming)
             case PublishNamespaceCancel():
-                yield from self._namespace_cancelled(message)
+                yield from self._namespace_ended(message, self.outgoing)
             case UnsubscribeNamespace():
-                yield from self._namespace_unwanted(message)
+                if (watched := self.requests.find_watched(message)) is not None:
+                    self.finish(watched[0])
+                    yield UnsubscribeNamespace(watched[1])
             case MaxRequestId(most):
                 self.ids.raised(most)
-                self._flush_waiting()
+                self.flush()
             case RequestsBlocked():
                 self._extend_credit(always=True)
             case Goaway(uri):
@@ -371,167 +315,36 @@ class MoqtSession:
             case _:
                 raise violation(f"{type(message).__name__} has no place on the control stream")
 
-    def _asked(self, message: R, stream_id: int | None) -> Iterator[Message]:
-        request_id = message.request_id
-        self.ids.take(request_id, in_order=stream_id is None and self.dialect is DRAFT14)
-        kind = KINDS[type(message)]
-        pending = self.incoming[request_id] = Pending(kind, message, stream_id=stream_id)
-        message = replace(message, tokens=self.tokens.take(message.tokens))
-        pending.message = message
-        if isinstance(message, RequestUpdate):
-            existing = message.existing_id
-            if existing not in self.incoming and existing not in self.outgoing:
-                if not self.ids.has_been(existing):
-                    raise violation(f"an update of request {existing}, which has never been")
-                # It has crossed the end of what it updates.
-                reason = f"request {existing} has ended"
-                self.send(RequestError(request_id, RequestCode.DOES_NOT_EXIST, reason))
-                return
-        if isinstance(message, SubscribeNamespace) and self._overlaps(message):
-            self.send(
-                RequestError(
-                    request_id,
-                    RequestCode.PREFIX_OVERLAP,
-                    "there is a namespace subscription with a prefix in common already",
-                    kind=kind,
-                )
-            )
-            return
-        if isinstance(message, Publish):
-            self._take_alias(message.alias, request_id, message.track)
-        yield message
+    def _asked(self, message: Request, stream_id: int | None) -> Iterator[Message]:
+        in_order = stream_id is None and not self.dialect.namespaces_on_streams
+        found = self.requests.asked(message, stream_id, in_order=in_order)
+        if isinstance(found, RequestError):
+            self.send(found)
+        else:
+            yield found
 
-    def _overlaps(self, message: SubscribeNamespace) -> bool:
-        return any(
-            isinstance(other.message, SubscribeNamespace)
-            and other_id != message.request_id
-            and all(a == b for a, b in zip(other.message.prefix, message.prefix, strict=False))
-            for other_id, other in self.incoming.items()
-        )
-
-    def _answered(self, message: Answer) -> Message:
-        request_id = message.request_id
-        pending = self.outgoing.get(request_id)
-        if pending is None or pending.answered:
-            raise violation(f"an answer to request {request_id}, which waits for none")
-        wanted: tuple[type, ...] = {
-            RequestKind.SUBSCRIBE: (SubscribeOk,),
-            RequestKind.PUBLISH: (PublishOk,),
-            RequestKind.FETCH: (FetchOk,),
-        }.get(pending.kind, (RequestOk,))
-        if not isinstance(message, (*wanted, RequestError)):
-            raise violation(f"{type(message).__name__} in answer to {pending.kind.value}")
-        if isinstance(message, RequestOk | RequestError):
-            if message.kind not in (None, pending.kind):
-                raise violation(f"{message.kind} is answered, and {pending.kind} was asked")
-            message = replace(message, kind=pending.kind)
-        pending.answered = True
-        if isinstance(message, SubscribeOk) and isinstance(pending.message, Subscribe):
-            self._take_alias(message.alias, request_id, pending.message.track)
-        if isinstance(message, RequestError) or pending.kind in (
-            RequestKind.UPDATE,
-            RequestKind.TRACK_STATUS,
-        ):
-            del self.outgoing[request_id]
-        return message
-
-    def _withdrawn(self, message: Unsubscribe | FetchCancel, request_id: int) -> Iterator[Message]:
-        wanted = RequestKind.FETCH if isinstance(message, FetchCancel) else RequestKind.SUBSCRIBE
-        pending = self.incoming.get(request_id)
-        if pending is None and wanted is RequestKind.SUBSCRIBE and request_id in self.outgoing:
-            wanted, pending = RequestKind.PUBLISH, self.outgoing[request_id]
-        if pending is None:
-            if not self.ids.has_been(request_id):
-                raise violation(f"request {request_id} has never been, and is withdrawn")
-            return  # our own end of it has crossed theirs
-        if pending.kind is not wanted:
-            raise violation(f"{type(message).__name__} for a {pending.kind.value}")
-        self.finish(request_id)
-        yield message
-
-    def _done(self, message: PublishDone) -> Iterator[Message]:
-        """The end of a subscription, ours by SUBSCRIBE or theirs by PUBLISH."""
-        request_id = message.request_id
-        wanted = RequestKind.SUBSCRIBE
-        pending = self.outgoing.get(request_id)
-        if pending is None:
-            wanted = RequestKind.PUBLISH
-            pending = self.incoming.get(request_id)
-        if pending is None:
-            if not self.ids.has_been(request_id):
-                raise violation(f"PUBLISH_DONE for request {request_id}, which has never been")
-            return
-        if pending.kind is not wanted:
-            raise violation(f"PUBLISH_DONE for a {pending.kind.value}")
-        yield message
-        self.finish(request_id)
-
-    def _namespace_done(self, message: PublishNamespaceDone) -> Iterator[Message]:
-        found = self._namespace_request(self.incoming, message.request_id, message.namespace)
-        if found is not None:
-            request_id, namespace = found
-            self.finish(request_id)
-            yield PublishNamespaceDone(request_id, namespace)
-
-    def _namespace_cancelled(self, message: PublishNamespaceCancel) -> Iterator[Message]:
-        found = self._namespace_request(self.outgoing, message.request_id, message.namespace)
+    def _namespace_ended(
+        self, message: PublishNamespaceDone | PublishNamespaceCancel, table: dict[int, Pending]
+    ) -> Iterator[Message]:
+        found = self.requests.find_published(table, message.request_id, message.namespace)
         if found is not None:
             request_id, namespace = found
             self.finish(request_id)
             yield replace(message, request_id=request_id, namespace=namespace)
 
-    def _namespace_unwanted(self, message: UnsubscribeNamespace) -> Iterator[Message]:
-        """By its prefix, as draft 14 says, or by the request's id, as some clients do."""
-        for request_id, pending in list(self.incoming.items()):
-            asked = pending.message
-            if not isinstance(asked, SubscribeNamespace):
-                continue
-            if asked.prefix == message.prefix or (not message.prefix and request_id == message.id):
-                self.finish(request_id)
-                yield UnsubscribeNamespace(asked.prefix)
-                return
-
-    def _namespace_request(
-        self, table: dict[int, Pending], request_id: int | None, namespace: Namespace | None
-    ) -> tuple[int, Namespace] | None:
-        for key, pending in table.items():
-            if isinstance(pending.message, PublishNamespace) and (
-                key == request_id or pending.message.namespace == namespace
-            ):
-                return key, pending.message.namespace
-        if request_id is not None and not self.ids.has_been(request_id):
-            raise violation(f"request {request_id} has never been, and is withdrawn")
-        return None
-
-    # -- ids ---------------------------------------------------------------------------------------
-
-    def _take_alias(self, alias: int, request_id: int, track: TrackName) -> None:
-        if self._alias_tracks.get(alias, track) != track:
-            problem = f"track alias {alias} stands for another track already"
-            raise MoqtViolation(SessionCode.DUPLICATE_TRACK_ALIAS, problem)
-        other = self.aliases.get(alias)
-        if other in self.incoming or other in self.outgoing:
-            return  # the same track again, which is not for the alias to refuse
-        self.aliases[alias] = request_id
-        self._alias_tracks[alias] = track
+    # -- the end of requests -----------------------------------------------------------------------
 
     def move_alias(self, alias: int, request_id: int) -> None:
         """From now on an alias belongs to another request for its track."""
-        self.aliases[alias] = request_id
+        self.requests.move_alias(alias, request_id)
 
     def drop_alias(self, alias: int, request_id: int | None = None) -> None:
         """Nothing more is expected under an alias, if it still belongs to the request."""
-        if request_id is None or self.aliases.get(alias) == request_id:
-            self.aliases.pop(alias, None)
-            self._alias_tracks.pop(alias, None)
+        self.requests.drop_alias(alias, request_id)
 
     def finish(self, request_id: int) -> None:
-        """A request is over, and so is its share of what may be asked."""
-        mine = self.outgoing.pop(request_id, None)
-        if mine is not None and not mine.answered and mine.stream_id is None:
-            self._withdrawn_ids.add(request_id)
-        if self.incoming.pop(request_id, None) is not None:
-            self.ids.finished += 1
+        """A request has ended, and so has its share of what may be asked."""
+        if self.requests.finish(request_id):
             self._extend_credit()
 
     def _extend_credit(self, *, always: bool = False) -> None:
@@ -540,7 +353,7 @@ class MoqtSession:
         if allowed is not None:
             self._write(MaxRequestId(allowed))
 
-    # -- saying ------------------------------------------------------------------------------------
+    # -- sending -----------------------------------------------------------------------------------
 
     def request(self, message: Request) -> int:
         """Ask for something; its id is given here. It waits where the other side allows no more."""
@@ -549,13 +362,13 @@ class MoqtSession:
         kind = KINDS[type(message)]
         pending = self.outgoing[request_id] = Pending(kind, message)
         data = self.dialect.encode(message)
-        if kind is RequestKind.UPDATE and self.dialect is DRAFT14:
+        if kind is RequestKind.UPDATE and not self.dialect.answers_updates:
             del self.outgoing[request_id]  # it has no answer
-        if isinstance(message, SubscribeNamespace) and self.dialect is DRAFT16:
+        if isinstance(message, SubscribeNamespace) and self.dialect.namespaces_on_streams:
             pending.stream_id = self._wire.open_stream()
             self._streams[pending.stream_id] = _Control(request_id=request_id, incoming=False)
-        if self._waiting or not self.ready or request_id >= self.ids.most:
-            self._waiting.append(_Waiting(request_id, data, pending.stream_id))
+        if self.requests.waiting or not self.ready or request_id >= self.ids.most:
+            self.requests.waiting.append(Waiting(request_id, data, pending.stream_id))
             self._say_blocked()
         else:
             self._write_bytes(data, pending.stream_id)
@@ -564,33 +377,29 @@ class MoqtSession:
     @property
     def can_request(self) -> bool:
         """Whether another request of ours may wait for its turn."""
-        return len(self._waiting) < self._limits.waiting
+        return len(self.requests.waiting) < self._limits.waiting
 
     @property
     def is_blocked(self) -> bool:
         """Whether requests of ours wait until others have ended."""
-        return self.ready and bool(self._waiting)
+        return self.ready and bool(self.requests.waiting)
 
     def flush(self) -> None:
-        """The setup is done: say what waited for it."""
-        self._flush_waiting()
-
-    def _flush_waiting(self) -> None:
-        while self._waiting and self._waiting[0].request_id < self.ids.most:
-            _, data, stream_id, fin = self._waiting.popleft()
+        """The setup is done, or more is allowed: say what waited for it."""
+        for _, data, stream_id, fin in self.requests.released():
             self._write_bytes(data, stream_id, fin=fin)
         self._say_blocked()
 
     def _say_blocked(self) -> None:
-        if self.ready and self._waiting and self.ids.blocked_is_news():
+        if self.is_blocked and self.ids.blocked_is_news():
             self._write(RequestsBlocked(self.ids.most))
 
-    def _write_behind(
+    def _write_after(
         self, request_id: int, data: bytes, stream_id: int | None = None, *, fin: bool = False
     ) -> None:
-        """Say something of a request: behind it, where it waits, since ids are without gaps."""
-        if any(item.request_id == request_id for item in self._waiting):
-            self._waiting.append(_Waiting(request_id, data, stream_id, fin))
+        """Say something of a request: after it, where it waits, since ids are without gaps."""
+        if any(item.request_id == request_id for item in self.requests.waiting):
+            self.requests.waiting.append(Waiting(request_id, data, stream_id, fin))
         else:
             self._write_bytes(data, stream_id, fin=fin)
 
@@ -609,12 +418,12 @@ class MoqtSession:
                     pending.answered = True
                 self._write(message)
             case PublishDone(request_id) | Unsubscribe(request_id) | FetchCancel(request_id):
-                self._write_behind(request_id, self.dialect.encode(message))
+                self._write_after(request_id, self.dialect.encode(message))
                 self.finish(request_id)
             case PublishNamespaceDone(request_id) if request_id in self.outgoing:
                 namespace = self.outgoing[request_id].message.namespace  # type: ignore[union-attr]
                 done = PublishNamespaceDone(request_id, namespace)
-                self._write_behind(request_id, self.dialect.encode(done))
+                self._write_after(request_id, self.dialect.encode(done))
                 self.finish(request_id)
             case PublishNamespaceCancel(_, _, request_id) if request_id in self.incoming:
                 namespace = self.incoming[request_id].message.namespace  # type: ignore[union-attr]
@@ -637,9 +446,9 @@ class MoqtSession:
         if pending.stream_id is not None:
             data = self.dialect.encode(message)
             self._wire.send(pending.stream_id, data, fin=refused)
-        elif pending.kind is not RequestKind.UPDATE or self.dialect is not DRAFT14:
+        elif pending.kind is not RequestKind.UPDATE or self.dialect.answers_updates:
             self._write(message)
-        if refused or pending.kind in (RequestKind.UPDATE, RequestKind.TRACK_STATUS):
+        if refused or pending.kind in ENDED_BY_ANSWER:
             self.finish(request_id)
 
     # -- namespaces --------------------------------------------------------------------------------
@@ -680,10 +489,10 @@ class MoqtSession:
             return
         # What has crossed this, an answer or news, is passed over when it comes.
         if pending.stream_id is not None:
-            self._write_behind(request_id, b"", pending.stream_id, fin=True)
+            self._write_after(request_id, b"", pending.stream_id, fin=True)
         else:
             unwanted = UnsubscribeNamespace(pending.message.prefix)
-            self._write_behind(request_id, self.dialect.encode(unwanted))
+            self._write_after(request_id, self.dialect.encode(unwanted))
         self.finish(request_id)
 
     def _write(self, message: Message) -> None:

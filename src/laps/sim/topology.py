@@ -18,34 +18,29 @@
     namespace = ["demo"]
     name = "clock"
 
-Every key is a field below, with its default and the words that say what would have been right.
+`laps.topology` has the keys that mean the same elsewhere. Every other key is a field below, with
+its default and the words that say what would have been right.
 """
 
 from __future__ import annotations
 
-import difflib
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
-from laps.config import read_toml
-from laps.errors import ConfigError, InvalidText, quote
-from laps.types import NodeId, PeerMode, format_node_id, parse_node_id
+from laps import topology
+from laps.files import read_toml, refuse
+from laps.topology import MaybeString, String, read_topology
+from laps.types import PeerMode, format_node_id
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
+    from laps.types import NodeId
+
 # --- what a value may be ---------------------------------------------------------------------
-
-
-def _parse_node_id(value: object) -> NodeId:
-    return parse_node_id(msgspec.convert(value, str))
-
-
-def _parse_mode(value: object) -> PeerMode:
-    return _MODES[msgspec.convert(value, Literal["control", "data", "both"])]
 
 
 def _parse_bandwidth(value: object) -> float:
@@ -53,26 +48,8 @@ def _parse_bandwidth(value: object) -> float:
     return mbit
 
 
-_MODES: Final = {mode.name.lower(): mode for mode in PeerMode}
-
-_NodeId = Annotated[
-    NodeId,
-    Meta(description='a node id in quotes, like "1.2:1234"', extra={"parse": _parse_node_id}),
-]
-_Role = Annotated[
-    Literal["edge", "via", "stub", "control"],
-    Meta(description='one of "edge", "via", "stub", "control"'),
-]
-_Mode = Annotated[
-    PeerMode,
-    Meta(description='one of "control", "data", "both"', extra={"parse": _parse_mode}),
-]
 _Dial = Annotated[Literal["a", "b", "both"], Meta(description='one of "a", "b", "both"')]
-_String = Annotated[str, Meta(description="a string")]
-_Name = Annotated[str | None, Meta(description="a string")]
 _Switch = Annotated[bool, Meta(description="true or false")]
-_Latitude = Annotated[float, Meta(ge=-90, le=90, description="a number from -90 to 90")]
-_Longitude = Annotated[float, Meta(ge=-180, le=180, description="a number from -180 to 180")]
 _Milliseconds = Annotated[float, Meta(ge=0, le=10_000, description="a number from 0 to 10000")]
 # Nine of ten lost is slow, and ends; at ten of ten nothing ever would.
 _Loss = Annotated[float, Meta(ge=0, le=0.9, description="a number from 0 to 0.9")]
@@ -96,42 +73,32 @@ _Namespace = Annotated[
 # --- the tables ------------------------------------------------------------------------------
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True):
+class Node(topology.Node, frozen=True, kw_only=True):
     """[[nodes]]: one relay."""
 
-    id: _NodeId
-    type: _Role = "edge"
-    # Where it stands, for people and for a picture: relays do not ask.
-    region: _String = ""
-    latitude: _Latitude = 0.0
-    longitude: _Longitude = 0.0
     # A Via's: it keeps and passes on subscribes, where no control server does.
     reflect: _Switch = False
 
 
-class Link(msgspec.Struct, frozen=True, kw_only=True):
+class Link(topology.Link, frozen=True, kw_only=True):
     """[[links]]: a peering between two nodes; written twice, they have two connections."""
 
-    a: _NodeId
-    b: _NodeId
     # One way, across a country.
     delay_ms: _Milliseconds = 10.0
     jitter_ms: _Milliseconds = 0.0
     loss: _Loss = 0.0
     # None: as wide as it is used.
     bandwidth_mbit: _Bandwidth = None
-    mode: _Mode = PeerMode.BOTH
     # Who has the other among its peers. A stub takes no calls, so there it is always the stub.
     dial: _Dial = "a"
 
 
-class Publisher(msgspec.Struct, frozen=True, kw_only=True):
+class Publisher(topology.Client, frozen=True, kw_only=True):
     """[[publishers]]: an application that publishes while somebody asks for it."""
 
-    node: _NodeId
     namespace: _Namespace
     # None: it announces the namespace, and publishes every track in it that is asked for.
-    name: _Name = None
+    name: MaybeString = None
     objects_per_s: _Rate = 10.0
     # A group is a stream: a second of objects.
     objects_per_group: _Count = 10
@@ -140,15 +107,14 @@ class Publisher(msgspec.Struct, frozen=True, kw_only=True):
     datagrams: _Share = 0.0
 
 
-class Subscriber(msgspec.Struct, frozen=True, kw_only=True):
+class Subscriber(topology.Client, frozen=True, kw_only=True):
     """[[subscribers]]: an application that wants one track."""
 
-    node: _NodeId
     namespace: _Namespace
-    name: _String = "track"
+    name: String = "track"
 
 
-class Topology(msgspec.Struct, frozen=True, kw_only=True):
+class Topology(topology.Topology, frozen=True, kw_only=True):
     """A whole network."""
 
     nodes: tuple[Node, ...] = ()
@@ -156,13 +122,6 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     publishers: tuple[Publisher, ...] = ()
     subscribers: tuple[Subscriber, ...] = ()
 
-
-_TABLES: Final[dict[str, type[msgspec.Struct]]] = {
-    "nodes": Node,
-    "links": Link,
-    "publishers": Publisher,
-    "subscribers": Subscriber,
-}
 
 # --- reading ---------------------------------------------------------------------------------
 
@@ -174,115 +133,49 @@ def load_topology(path: Path) -> Topology:
 
 def topology_from_mapping(mapping: Mapping[str, object], source: str) -> Topology:
     """Read the tables of a parsed TOML file; `source` names it in a refusal."""
-    tables: dict[str, Any] = {}
-    for name, rows in mapping.items():
-        if name not in _TABLES:
-            _refuse(source, name, rows, f"unknown table{_suggest(name, tuple(_TABLES))}")
-        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            _refuse(source, name, rows, f"must be tables: [[{name}]]")
-        tables[name] = tuple(
-            _read_row(_TABLES[name], row, f"{source}: {name}[{number}]")
-            for number, row in enumerate(rows, start=1)
-        )
-    topology = Topology(**tables)
-    check(topology, source)
-    return topology
+    read = read_topology(Topology, mapping, source)
+    _check_roles(read, source)
+    return read
 
 
-def _read_row(table: type[msgspec.Struct], row: Mapping[str, object], where: str) -> Any:
-    fields = {field.name: field for field in msgspec.structs.fields(table)}
-    for key, value in row.items():
-        if key not in fields:
-            _refuse(where, key, value, f"unknown key{_suggest(key, tuple(fields))}")
-    values = {}
-    wanted = get_type_hints(table, include_extras=True)
-    for key, field in fields.items():
-        if key in row:
-            values[key] = _convert(wanted[key], row[key], where, key)
-        elif field.required:
-            (meta,) = wanted[key].__metadata__
-            raise ConfigError(f"{where}: {key} is missing: give {meta.description}")
-    return table(**values)
-
-
-def _convert(wanted: Any, value: object, where: str, key: str) -> object:
-    (meta,) = wanted.__metadata__
-    try:
-        if meta.extra is not None:
-            return meta.extra["parse"](value)
-        return msgspec.convert(value, wanted)
-    except InvalidText as error:
-        _refuse(where, key, value, error.problem)
-    except msgspec.ValidationError:
-        _refuse(where, key, value, f"must be {meta.description}")
-
-
-def check(topology: Topology, source: str) -> None:
+def check(made: Topology, source: str) -> None:
     """Refuse what is right row by row and wrong together."""
-    nodes: dict[NodeId, Node] = {}
-    for number, node in enumerate(topology.nodes, start=1):
-        where = f"{source}: nodes[{number}]"
-        if node.id in nodes:
-            _refuse(where, "id", format_node_id(node.id), "is taken: every node has its own")
+    topology.check(made, source)
+    _check_roles(made, source)
+
+
+def _check_roles(made: Topology, source: str) -> None:
+    """Refuse what a relay of its role does not do."""
+    nodes = {node.id: node for node in made.nodes}
+    for number, node in enumerate(made.nodes, start=1):
         if node.reflect and node.type != "via":
             problem = f"is for a via, and the node is of type {node.type}"
-            _refuse(where, "reflect", node.reflect, problem)
-        nodes[node.id] = node
+            refuse(f"{source}: nodes[{number}]", "reflect", node.reflect, problem)
     control: set[frozenset[NodeId]] = set()
-    for number, link in enumerate(topology.links, start=1):
+    for number, link in enumerate(made.links, start=1):
         where = f"{source}: links[{number}]"
-        _check_link(link, nodes, where)
+        _check_link(link, {"a": nodes[link.a], "b": nodes[link.b]}, where)
         if link.mode is not PeerMode.DATA:
             pair = frozenset({link.a, link.b})
             if pair in control:
                 problem = 'must be "data": another link between the two has the control'
-                _refuse(where, "mode", link.mode.name.lower(), problem)
+                refuse(where, "mode", link.mode.name.lower(), problem)
             control.add(pair)
-    clients: list[tuple[str, Sequence[Publisher | Subscriber]]] = [
-        ("publishers", topology.publishers),
-        ("subscribers", topology.subscribers),
-    ]
-    for table, rows in clients:
-        for number, client in enumerate(rows, start=1):
-            where = f"{source}: {table}[{number}]"
-            node = _known(nodes, client.node, where, "node")
-            if node.type not in ("edge", "stub"):
-                problem = f"is a {node.type}: clients go to an edge or a stub"
-                _refuse(where, "node", format_node_id(node.id), problem)
 
 
-def _check_link(link: Link, nodes: Mapping[NodeId, Node], where: str) -> None:
-    ends = {"a": _known(nodes, link.a, where, "a"), "b": _known(nodes, link.b, where, "b")}
-    if link.a == link.b:
-        _refuse(where, "b", format_node_id(link.b), "is a itself: a link has two ends")
+def _check_link(link: Link, ends: Mapping[str, Node], where: str) -> None:
     types = sorted(node.type for node in ends.values())
     for name, node in ends.items():
         if node.type == "control" and link.mode is not PeerMode.CONTROL:
             problem = f'must be "control": {name} is a control server and carries no data'
-            _refuse(where, "mode", link.mode.name.lower(), problem)
+            refuse(where, "mode", link.mode.name.lower(), problem)
         if node.type != "stub":
             continue
         if types != ["edge", "stub"]:
-            _refuse(where, name, format_node_id(node.id), "is a stub: it peers with edges only")
+            refuse(where, name, format_node_id(node.id), "is a stub: it peers with edges only")
         if link.mode is not PeerMode.BOTH:
             problem = f'must be "both": {name} is a stub, which has one connection for all'
-            _refuse(where, "mode", link.mode.name.lower(), problem)
+            refuse(where, "mode", link.mode.name.lower(), problem)
         if link.dial != name:
             problem = f'must be "{name}": a stub dials and is never dialled'
-            _refuse(where, "dial", link.dial, problem)
-
-
-def _known(nodes: Mapping[NodeId, Node], node_id: NodeId, where: str, key: str) -> Node:
-    if node_id not in nodes:
-        _refuse(where, key, format_node_id(node_id), "is no node: add it to [[nodes]]")
-    return nodes[node_id]
-
-
-def _refuse(where: str, key: str, value: object, problem: str) -> NoReturn:
-    raise ConfigError(f"{where}: {key} = {quote(value)}: {problem}")
-
-
-def _suggest(name: str, known: tuple[str, ...]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    guess = f", did you mean {close[0]}?" if close else ";"
-    return f"{guess} known: {', '.join(known)}"
+            refuse(where, "dial", link.dial, problem)

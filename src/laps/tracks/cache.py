@@ -12,13 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from laps.ranges import LAST_OBJECT
 from laps.tracks.cached_stream import CachedStream
 from laps.tracks.history import History
-from laps.tracks.known import LAST_OBJECT
 from laps.types import Location
 from laps.wire.moqt.data import ObjectStatus, decode_datagram
-from laps.wire.moqt.dialect import DRAFT16
-from laps.wire.moqt.objects import Object
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
+from laps.wire.moqt.objects import Object, object_in
 
 if TYPE_CHECKING:
     from collections import deque
@@ -128,7 +128,7 @@ class CachedGroup:
         marks = ((item.object_id, item.status) for _, item in self.fetched.values())
         found = [object_id for object_id, status in marks if status == ObjectStatus.END_OF_TRACK]
         for object_id, data in self.in_datagrams(now):
-            if decode_datagram(data, DRAFT16).status == ObjectStatus.END_OF_TRACK:
+            if decode_datagram(data, BETWEEN_RELAYS).status == ObjectStatus.END_OF_TRACK:
                 found.append(object_id)
         return found[0] if found else None
 
@@ -332,14 +332,4 @@ class Cache:
 
 
 def _of_datagram(data: bytes) -> Object:
-    item = decode_datagram(data, DRAFT16)
-    return Object(
-        item.group,
-        None,
-        item.object_id,
-        item.priority,
-        item.status or 0,
-        item.extensions,
-        bytes(item.payload),
-        datagram=True,
-    )
+    return object_in(decode_datagram(data, BETWEEN_RELAYS))

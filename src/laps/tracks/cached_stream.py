@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from laps.wire.moqt.boundaries import BoundaryScanner
 from laps.wire.moqt.codes import MoqtViolation
-from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.objects import Object, ObjectReader
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class CachedStream:
         self.fin = False
         self.malformed = False
         "Its objects cannot be told apart from somewhere on."
-        self.scanner = BoundaryScanner(DRAFT16, header.has_extensions)
+        self.scanner = BoundaryScanner(BETWEEN_RELAYS, header.has_extensions)
         self.waiting: list[Waiter] = []
         "Those that go on when more of it has arrived, or its end."
         self._scanned = 0
@@ -241,7 +241,7 @@ class CachedStream:
 
     def _read(self, offset: int) -> Iterator[tuple[Object, int]]:
         """The objects from an offset on, or from some way ahead of it, and where their chunk is."""
-        reader = ObjectReader(self.header, DRAFT16)
+        reader = ObjectReader(self.header, BETWEEN_RELAYS)
         at = bisect_right(self._checks, offset, key=_offset) - 1
         if at >= 0:
             check = self._checks[at]

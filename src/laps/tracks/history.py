@@ -9,13 +9,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
-from laps.tracks.known import LAST_OBJECT, after, without
+from laps.ranges import LAST_OBJECT, after, without
 from laps.types import Location
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from laps.tracks.known import Range
+    from laps.ranges import Range
 
 # Groups that follow each other are one span, so that this many are few to a track whose numbers
 # jump. Past it, those that are nearest to each other are joined, with what lies between them.

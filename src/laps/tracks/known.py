@@ -1,18 +1,15 @@
-"""Ranges of a track, and which parts of one are known here: there, or known not to be."""
+"""Which parts of a track are known here: there, or known not to be."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from laps.ranges import LAST_OBJECT
 from laps.types import Location
 
 if TYPE_CHECKING:
+    from laps.ranges import Range
     from laps.tracks.cache import CachedTrack
-
-LAST_OBJECT: Final = (1 << 62) - 1
-
-Range = tuple[Location, Location]
-"From and to, both included."
 
 
 class Known:
@@ -43,13 +40,14 @@ class Known:
 
     def _between(self, at: Location, group_id: int, gaps: list[Range]) -> None:
         """Whole groups that are not here."""
-        first = at.group
         for known_from, known_to in sorted(self._cached.known):
-            if known_from <= first <= known_to:
-                first = known_to + 1
-        if first < group_id:
-            begin = max(at, Location(first, 0))
-            gaps.append((begin, Location(group_id - 1, LAST_OBJECT)))
+            if known_to < at.group or known_from >= group_id:
+                continue
+            if at.group < known_from:
+                gaps.append((at, Location(known_from - 1, LAST_OBJECT)))
+            at = Location(known_to + 1, 0)
+        if at.group < group_id:
+            gaps.append((at, Location(group_id - 1, LAST_OBJECT)))
 
     def _inside(self, at: Location, upto: int | None, gaps: list[Range], now: float) -> None:
         group = self._cached.groups[at.group]
@@ -84,49 +82,6 @@ class Known:
 
     def _asked(self, group_id: int) -> bool:
         return any(first <= group_id <= last for first, last in self._cached.known)
-
-
-def without(gaps: list[Range], known: Range) -> list[Range]:
-    """What is left of gaps where a range is known."""
-    first, last = known
-    left: list[Range] = []
-    for gap in gaps:
-        if gap[1] < first or gap[0] > last:
-            left.append(gap)
-            continue
-        if gap[0] < first:
-            left.append((gap[0], _before(first)))
-        if gap[1] > last:
-            left.append((after(last), gap[1]))
-    return left
-
-
-def _before(place: Location) -> Location:
-    if place.object:
-        return Location(place.group, place.object - 1)
-    return Location(place.group - 1, LAST_OBJECT)
-
-
-def after(place: Location) -> Location:
-    """The next place."""
-    if place.object == LAST_OBJECT:
-        return Location(place.group + 1, 0)
-    return Location(place.group, place.object + 1)
-
-
-def beyond(end: Location) -> Location:
-    """The end of a range, so that it compares: the whole of a group is all it can have."""
-    return end if end.object else Location(end.group, LAST_OBJECT + 1)
-
-
-def last_of(end: Location) -> Location:
-    """The last place before the end of a range."""
-    return Location(end.group, (end.object or LAST_OBJECT + 1) - 1)
-
-
-def behind(last: Location) -> Location:
-    """The end of a range, from its last place."""
-    return Location(last.group, 0 if last.object == LAST_OBJECT else last.object + 1)
 
 
 def _joined(gaps: list[Range]) -> list[Range]:

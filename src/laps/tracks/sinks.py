@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from laps.wire.buffer import encode_varint
 from laps.wire.moqt.boundaries import BoundaryScanner
 from laps.wire.moqt.codes import MoqtViolation, ResetCode
-from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.translate import StreamTranslator
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Translated(Outlet):
 
     def __init__(self, out: OutStream, dialect: Dialect, has_extensions: bool) -> None:
         super().__init__(out)
-        self._translator = StreamTranslator(DRAFT16, dialect, has_extensions)
+        self._translator = StreamTranslator(BETWEEN_RELAYS, dialect, has_extensions)
 
     def write(self, data: bytes | memoryview, now: float) -> bool:
         """As `OutStream.write`."""
@@ -107,7 +107,7 @@ class Cut(Outlet):
         self._body = body or out
         self._head = head
         self._first = first
-        self._scanner = BoundaryScanner(DRAFT16, has_extensions)
+        self._scanner = BoundaryScanner(BETWEEN_RELAYS, has_extensions)
         self._kept: list[bytes | memoryview] = []
         "From the beginning of the object under way."
         self._begun = False

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from laps.wire.buffer import Incomplete, decode_varint
 from laps.wire.moqt.codes import MoqtViolation
 from laps.wire.moqt.data import FetchHeader, SubgroupHeader, decode_stream_header
-from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
 
 if TYPE_CHECKING:
     from laps.tracks.cached_stream import CachedStream
@@ -134,7 +134,7 @@ class IncomingStream:
     def _begin(self, data: bytes | memoryview, *, fin: bool, now: float) -> None:
         head = self._head + bytes(data) if self._head else bytes(data)
         try:
-            header, length = decode_stream_header(head, DRAFT16)
+            header, length = decode_stream_header(head, BETWEEN_RELAYS)
             if isinstance(header, FetchHeader):
                 self._head = None
                 self._owner.fetched(self, header, head[length:], fin, now)

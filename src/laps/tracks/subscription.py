@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from laps.errors import LocalProtocolError
 from laps.tracks.sinks import Cut
 from laps.wire.moqt.data import encode_subgroup_header
-from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
 
 if TYPE_CHECKING:
     from laps.tracks.ports import Client, OutStream
@@ -190,7 +190,7 @@ class PlainSubscriber:
         if stream.first:
             # What begins later cannot take its subgroup from the first object.
             header = replace(stream.header, subgroup=stream.subgroup)
-            head = encode_subgroup_header(header, DRAFT16)
+            head = encode_subgroup_header(header, BETWEEN_RELAYS)
             out = Cut(out, head, stream.first, header.has_extensions)
             data = rest
         if fin:

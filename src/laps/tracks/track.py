@@ -29,7 +29,7 @@ from laps.tracks.upstream_fetch import FetchedStream
 from laps.types import Location, track_alias
 from laps.wire.moqt.codes import MoqtViolation, ResetCode
 from laps.wire.moqt.data import decode_datagram, encode_datagram
-from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.messages import TrackProperties
 from laps.wire.quicr.carried import carried_of
 from laps.wire.quicr.codes import QuicrViolation
@@ -406,7 +406,7 @@ class Track:
     def datagram(self, data: bytes, exclude: Client | None, now: float) -> int | None:
         """An object in a datagram, for all; how many it went to, None if it arrived before."""
         try:
-            item = decode_datagram(data, DRAFT16)
+            item = decode_datagram(data, BETWEEN_RELAYS)
         except MoqtViolation:
             item = None
         if item is None or item.alias != self.alias:
@@ -448,7 +448,7 @@ class Track:
         arrived, data = group.datagrams[item.object_id]
         if item.object_id or now < arrived + SILENT_S:
             return False
-        known = decode_datagram(data, DRAFT16).payload
+        known = decode_datagram(data, BETWEEN_RELAYS).payload
         return bytes(known[offset : offset + len(item.payload)]) != bytes(item.payload)
 
     def _fragment(
@@ -482,7 +482,7 @@ class Track:
         whole = None
         if payload is not None:
             item.payload, item.extensions = payload, b""
-            whole = encode_datagram(item, DRAFT16)
+            whole = encode_datagram(item, BETWEEN_RELAYS)
         for client, subscriber in list(self._subscribers.items()):
             if client is exclude:
                 continue

@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from laps.tracks.known import LAST_OBJECT, after, beyond, last_of, without
+from laps.ranges import LAST_OBJECT, after, beyond, last_of, without
 from laps.types import Location
-from laps.wire.moqt.dialect import DRAFT16
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.fetch import EndOfRange, FetchReader
 from laps.wire.moqt.translate import translate_object
 
 if TYPE_CHECKING:
+    from laps.ranges import Range
     from laps.tracks.cache import CachedTrack
-    from laps.tracks.known import Range
     from laps.tracks.ports import Client
     from laps.types import NodeId
     from laps.wire.moqt.dialect import Dialect
@@ -79,9 +79,7 @@ class UpstreamFetch:
                 if item.unknown:
                     self.unknown.append((begin, place))
                 continue
-            found: Object | None = item
-            if self.dialect is not DRAFT16:
-                found = translate_object(item, self.dialect, DRAFT16)
+            found = translate_object(item, self.dialect, BETWEEN_RELAYS)
             if found is not None:
                 self._size += len(found.payload)
                 self.objects.setdefault(found.group, {})[found.object_id] = found

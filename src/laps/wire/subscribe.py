@@ -7,14 +7,11 @@ from it, since the hashes beside it do not tell the parts of the namespace apart
 from __future__ import annotations
 
 from laps.errors import InvalidEncoding
+from laps.names import MAX_FULL_NAME_BYTES, MAX_NAMESPACE_FIELDS
 from laps.types import TrackName
 from laps.wire.buffer import Cursor, encode_varint
 
 SUBSCRIBE = 0x3
-
-# What the draft allows a track's namespace and name together, and a namespace alone.
-MAX_FULL_NAME_BYTES = 4096
-MAX_NAMESPACE_FIELDS = 32
 
 # SUBSCRIBE
 # type(i) = 3 | length(2) | request_id(i)

@@ -11,9 +11,9 @@ import pytest
 from laps.admin.rows import flows, network, tracks
 from laps.admin.rows.relay import Wall
 from laps.admin.rows.table import RowT, Table, contains
-from laps.admin.rows.texts import bytes_text, read_hash, read_track, track_texts
 from laps.admin.schema.network import Announce, KnownNode, Path, Subscribe
 from laps.admin.schema.tracks import Flow, NodeSet, OneTrack, Origin
+from laps.names import bytes_text, read_hash, read_track, track_texts
 from laps.net.engine import Stats
 from laps.relay.journal import PathWatch
 from laps.relay.roles import Role

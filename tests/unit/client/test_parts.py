@@ -6,21 +6,19 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import laps
 from laps import client
 from laps.client.buffers import MORE_BYTES, Buffer, BufferPool
 from laps.client.history import ENTRY_BYTES, Entry, History
 from laps.client.lasting import LastingSession
-from laps.client.names import namespace_of, show_track, track_of
 from laps.client.publication import group_of_now
-from laps.client.seen import GROUPS, Ids, Seen, Verdict
+from laps.client.seen import GROUPS, Seen, Verdict
 from laps.client.sequencer import Sequencer
 from laps.client.urls import parse_url, trust_for
 from laps.client.values import Object
 from laps.errors import ConfigError, InvalidText, SessionClosed
+from laps.names import namespace_of, track_of, track_text
 from laps.types import Location
 
 # -- names -----------------------------------------------------------------------------------------
@@ -60,7 +58,7 @@ def test_the_whole_name_has_a_bound() -> None:
     with pytest.raises(InvalidText, match="makes 4097 bytes with its namespace"):
         track_of("a" * 4000, "b" * 97)
     assert namespace_of("", prefix=True) == ()
-    assert show_track(track_of("demo/a", b"\xff")) == "demo/a \\xff"
+    assert track_text(track_of("demo/a", b"\xff")) == "demo/a \\xff"
 
 
 # -- URLs ------------------------------------------------------------------------------------------
@@ -111,16 +109,6 @@ def test_only_this_machine_is_trusted_without_a_word(url: str, anyone: bool) -> 
 
 
 # -- what was given --------------------------------------------------------------------------------
-
-
-@given(st.lists(st.integers(0, 30)))
-def test_ids_are_a_set(numbers: list[int]) -> None:
-    ids, known = Ids(), set[int]()
-    for number in numbers:
-        assert ids.add(number) is (number not in known)
-        known.add(number)
-        assert all((n in ids) is (n in known) for n in range(31))
-        assert ids.first_missing() == min(set(range(32)) - known)
 
 
 def test_where_to_go_on() -> None:

@@ -210,11 +210,9 @@ async def test_streams_that_nobody_explains_are_given_up() -> None:
         relay = meeting.relay
         first = relay.stream(99, 0, (0, b"?"), fin=False)
         await meeting.settle()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(inbound, "HOLD_S", 0.0)
-            relay.channel.inbound.expire()
+        relay.channel.inbound.expire(relay.channel.loop.time() + inbound.HOLD_S)
         assert relay.stopped == [first]
-        assert relay.channel.inbound.unknown_streams == 1
+        assert relay.channel.inbound.counters.unknown_streams == 1
         large = relay.stream(99, 0, (0, bytes(inbound.HOLD_BYTES)), fin=False)
         await meeting.settle()
         assert relay.stopped == [first, large]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laps.edge.moqt_publishing import EARLY_DATAGRAMS
+from laps.sessions.moqt_objects import EARLY_DATAGRAMS
 from laps.types import Location
 from laps.wire.moqt.codes import RequestCode, ResetCode, SessionCode
 from laps.wire.moqt.data import ObjectStatus, SubgroupHeader

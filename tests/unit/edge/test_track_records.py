@@ -12,7 +12,7 @@ from laps.relay.roles import Role
 from laps.types import TrackName, announce_info, hash_track
 from laps.wire.moqt.data import SubgroupHeader, encode_subgroup_header
 from laps.wire.moqt.dialect import DRAFT16
-from laps.wire.moqt.objects import encode_object
+from laps.wire.moqt.object_fields import encode_object
 from laps.wire.subscribe import encode_subscribe
 from support.moqt_streams import Obj
 from support.relays import App as Plain

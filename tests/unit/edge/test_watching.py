@@ -357,7 +357,7 @@ def test_a_client_that_allows_no_requests_is_told_when_it_does() -> None:
     for number in range(8):
         pub.publish_namespace(f"demo/{number}")
     assert told(sub) == []
-    assert len(sub.client.session._waiting) == 3
+    assert len(sub.client.session.requests.waiting) == 3
     pub.leave()
     assert sub.closed is None
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from laps.ranges import LAST_OBJECT, without
 from laps.tracks.cache import Cache, CachedTrack, CacheLimits
 from laps.tracks.cached_stream import Resume
-from laps.tracks.known import LAST_OBJECT, Known, without
+from laps.tracks.known import Known
 from laps.types import Location
 from laps.wire.moqt.data import DatagramObject, ObjectStatus, SubgroupHeader, encode_datagram
 from laps.wire.moqt.dialect import DRAFT16

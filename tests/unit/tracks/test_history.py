@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from laps.ranges import LAST_OBJECT
 from laps.tracks.history import MAX_SPANS, History
-from laps.tracks.known import LAST_OBJECT
 from laps.types import Location
 from laps.wire.moqt.fetch import EndOfRange
 from laps.wire.moqt.messages import Fetch, FetchOk, PublishDone

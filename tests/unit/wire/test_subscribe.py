@@ -7,11 +7,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from laps.errors import InvalidEncoding
+from laps.names import MAX_FULL_NAME_BYTES, MAX_NAMESPACE_FIELDS
 from laps.types import TrackName
 from laps.wire.buffer import encode_varint
 from laps.wire.subscribe import (
-    MAX_FULL_NAME_BYTES,
-    MAX_NAMESPACE_FIELDS,
     decode_track_name,
     encode_subscribe,
 )

@@ -8,9 +8,10 @@ from msgspec.structs import asdict
 
 from laps.admin.rows.sources import measured
 from laps.admin.rows.table import Table
-from laps.admin.rows.texts import hash_text, node_text, track_texts
+from laps.admin.rows.texts import node_text
 from laps.admin.schema.clients import Client, Close, OneClient
 from laps.admin.schema.tracks import Named
+from laps.names import hash_text, track_texts
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

@@ -9,8 +9,9 @@ from msgspec.structs import asdict
 
 from laps.admin.rows.sources import meters
 from laps.admin.rows.table import Table
-from laps.admin.rows.texts import hash_text, node_text, node_texts
+from laps.admin.rows.texts import node_text, node_texts
 from laps.admin.schema.tracks import Flow, NodeSet, Origin, OutSet
+from laps.names import hash_text
 from laps.relay.stub import StubClient
 from laps.routing.forwarding import FromClient, FromPeer
 

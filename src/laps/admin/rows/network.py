@@ -8,8 +8,9 @@ from msgspec.structs import asdict
 
 from laps.admin.rows.sources import measured, name_of_subscribe
 from laps.admin.rows.table import Table
-from laps.admin.rows.texts import bytes_text, hash_text, namespace_text, node_text, track_texts
+from laps.admin.rows.texts import node_text
 from laps.admin.schema.network import Announce, KnownNode, OneNode, Path, Peer, Subscribe
+from laps.names import bytes_text, hash_text, namespace_text, track_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping

@@ -17,15 +17,9 @@ from laps.admin.rows.sources import (
     origin_of,
 )
 from laps.admin.rows.table import Table
-from laps.admin.rows.texts import (
-    hash_text,
-    node_text,
-    node_texts,
-    read_hash,
-    read_track,
-    track_texts,
-)
+from laps.admin.rows.texts import node_text, node_texts
 from laps.admin.schema.tracks import Cache, CachedTrack, Hop, OneTrack, Track
+from laps.names import hash_text, read_hash, read_track, track_texts
 from laps.types import TrackKey, hash_track
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from laps.client.quicr.asking import Again, Asking, Ended
 from laps.client.values import Object
+from laps.ranges import after
 from laps.types import Location
 from laps.wire.buffer import VARINT_MAX
 from laps.wire.quicr.carried import moqt_priority
@@ -185,7 +186,7 @@ class Feed(Asking):
         payload = bytes(fragment.data if whole else self._open)
         self._open.clear()
         if self._order is None:
-            self.position = Location(place.group, place.object + 1)
+            self.position = after(place)
         if fragment.end > MAX_OBJECT_BYTES:
             log.warning("an object of %d bytes is not taken", fragment.end)
         else:

@@ -13,6 +13,7 @@ from collections import OrderedDict, deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
+from laps.ranges import after
 from laps.types import Location
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class DatagramOrder:
                 return
             heappop(self._order)
             del self._times[place]
-            self.position = Location(place.group, place.object + 1)
+            self.position = after(place)
             item = self._held.pop(place)
             if item is not None:
                 yield item

@@ -9,12 +9,12 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from laps.client.lasting import LastingSession
-from laps.client.names import namespace_of, show_track, track_of
 from laps.client.quicr.channel import QuicrChannel
 from laps.client.quicr.subscription import INTENTS, QuicrSubscription
 from laps.client.quicr.track import QuicrTrack
 from laps.client.quicr.wildcard import QuicrSubscriptions
 from laps.errors import ConfigError, LapsError
+from laps.names import namespace_of, track_of, track_text
 from laps.wire.moqt.messages import DEFAULT_PRIORITY, GroupOrder
 from laps.wire.quicr.names import NameRefused, Pattern, encode_name
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from laps.client.lasting import Dials
-    from laps.client.names import NamespaceLike
     from laps.client.quicr.subscription import Offer, Start
     from laps.client.seen import Seen
     from laps.client.urls import Target
+    from laps.names import NamespaceLike
     from laps.types import TrackName
     from laps.wire.moqt.messages import KeyValue
 
@@ -256,7 +256,7 @@ def _checked(track: TrackName) -> TrackName:
     try:
         encode_name(track)
     except NameRefused as problem:
-        name = show_track(track)
+        name = track_text(track)
         raise ConfigError(f"{name}: {problem} in QUICR: connect with moqt://") from None
     return track
 

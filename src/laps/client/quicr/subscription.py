@@ -18,13 +18,13 @@ import logging
 from typing import TYPE_CHECKING, Final, Literal
 
 from laps.client.following import Following
-from laps.client.names import show_track
 from laps.client.quicr.asking import Again, Refused
 from laps.client.quicr.feed import Feed
 from laps.client.quicr.merging import Merge
 from laps.client.quicr.ordering import DatagramOrder, Missing
 from laps.client.values import Object, TrackInfo
 from laps.errors import RequestRefused
+from laps.names import track_text
 from laps.types import Location
 from laps.wire.moqt.data import ObjectStatus
 from laps.wire.moqt.messages import TrackProperties
@@ -247,7 +247,7 @@ class QuicrSubscription(Following):
             return False
         self._probing = False
         if start < covered:
-            log.info("%s begins anew", show_track(self.track))
+            log.info("%s begins anew", track_text(self.track))
             self._begin = self._merge.covered = Location(0, 0)
             self._seen.start(self._begin)
         feed.conclude(Again("it is known where the track is", at_once=True))
@@ -287,10 +287,10 @@ class QuicrSubscription(Following):
         self._probing = expired and self._begin is not None
         match outcome:
             case Refused(reason):
-                what = f"a subscription to {show_track(self.track)}"
+                what = f"a subscription to {track_text(self.track)}"
                 raise RequestRefused(what, Response.FAIL, reason)
             case Again(reason, at_once) if not at_once:
-                log.info("%s: %s; subscribing again", show_track(self.track), reason)
+                log.info("%s: %s; subscribing again", track_text(self.track), reason)
                 await asyncio.sleep(self._retry)
                 self._retry = min(2 * self._retry, RETRY_MOST_S)
             case _:

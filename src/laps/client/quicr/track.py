@@ -7,11 +7,11 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from laps.client.names import show_track
 from laps.client.publication import ANSWER_S, Publication, group_of_now
 from laps.client.quicr.channel import QuicrChannel
 from laps.client.quicr.outflow import QuicrOutflow, Written
 from laps.errors import LapsError, LocalProtocolError, RequestRefused, SessionClosed
+from laps.names import track_text
 from laps.wire.quicr.carried import quicr_priority
 from laps.wire.quicr.codes import QuicrCode
 from laps.wire.quicr.fragments import MAX_OBJECT_BYTES
@@ -156,7 +156,7 @@ class QuicrTrack(Publication[QuicrChannel]):
             self.datagrams = datagrams
             self.attach(await self._session.channel())
         elif self.datagrams is not datagrams:
-            name = show_track(self.full_name)
+            name = track_text(self.full_name)
             raise LocalProtocolError(
                 f"{name} goes in datagrams: use datagram(), or another track for write()"
                 if self.datagrams
@@ -263,7 +263,7 @@ class QuicrTrack(Publication[QuicrChannel]):
 
     def refused(self, code: int, reason: str) -> None:
         """The relay does not take it."""
-        self.fail(RequestRefused(f"publishing {show_track(self.full_name)}", code, reason))
+        self.fail(RequestRefused(f"publishing {track_text(self.full_name)}", code, reason))
 
     def reset(self, flow: QuicrOutflow) -> None:
         """The relay has given the stream up, and not said why: try again, a few times."""

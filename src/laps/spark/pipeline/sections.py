@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from laps import units
 from laps.spark.pipeline.report import show_time
 
 if TYPE_CHECKING:
@@ -20,37 +21,20 @@ if TYPE_CHECKING:
 
     from laps.spark.pipeline.report import Report, Row
 
-NONE: Final = "-"
-"What is not known."
-
 
 def printable(text: object) -> str:
     """A name that came from the network, without what would move the cursor or hide something."""
     return "".join(char if char.isprintable() else "\ufffd" for char in str(text))
 
 
-def amount(value: float | None) -> str:
-    """A number in three figures: 1.23 M."""
-    if value is None:
-        return NONE
-    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= factor:
-            return f"{_figures(value / factor)} {prefix}"
-    return _figures(value)
-
-
 def milliseconds(us: float | None) -> str:
     """Microseconds as milliseconds."""
-    return NONE if us is None else _figures(us / 1000)
+    return units.figures(None if us is None else us / 1000)
 
 
 def percent(share: float | None) -> str:
     """A share of 1 as percent."""
-    return NONE if share is None else _figures(share * 100)
-
-
-def _figures(value: float) -> str:
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return units.figures(None if share is None else share * 100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +62,7 @@ class Section:
 def _name(title: str, *columns: str, between: str = "/", is_minor: bool = False) -> Shown:
     def text(row: Row) -> str:
         parts = [printable(row[column]) for column in columns if row[column] is not None]
-        return between.join(parts) or NONE
+        return between.join(parts) or units.NOTHING
 
     return Shown(title, text, is_number=False, is_minor=is_minor)
 
@@ -92,7 +76,7 @@ def _time(title: str, column: str) -> Shown:
 
 
 def _of(
-    title: str, column: str, show: Callable[[Any], str] = amount, *, is_minor: bool = False
+    title: str, column: str, show: Callable[[Any], str] = units.prefixed, *, is_minor: bool = False
 ) -> Shown:
     return Shown(title, lambda row: show(row[column]), is_minor=is_minor)
 
@@ -159,7 +143,9 @@ SECTIONS: Final = (
             _of("bit/s", "rate_bps"),
             _of("subscribers", "subscribers"),
             _of("copies", "copies"),
-            Shown("o-relay", lambda row: printable(", ".join(row["origins"])) or NONE, False),
+            Shown(
+                "o-relay", lambda row: printable(", ".join(row["origins"])) or units.NOTHING, False
+            ),
         ),
         "No relay carried a track.",
     ),
@@ -246,10 +232,10 @@ def summary(report: Report) -> list[str]:
     silent = f" ({totals.silent} silent)" if totals.silent else ""
     asked = f"{report.since:%Y-%m-%d %H:%M} to {show_time(report.until)}"
     things = [
-        f"{_count(totals.relays, 'relay')}{silent}",
-        _count(totals.links, "link direction"),
-        _count(totals.tracks, "track"),
-        _count(totals.subscriptions, "subscription"),
+        f"{units.many(totals.relays, 'relay')}{silent}",
+        units.many(totals.links, "link direction"),
+        units.many(totals.tracks, "track"),
+        units.many(totals.subscriptions, "subscription"),
     ]
     lines = [f"{asked}; now: {report.as_of:%H:%M:%S}", ", ".join(things)]
     kinds = [f"{kind} {records:,}" for kind, records in totals.records.items()]
@@ -325,7 +311,3 @@ def fitting(columns: Sequence[Shown], rows: Sequence[Row], width: int) -> list[S
         if column.is_minor:
             kept.remove(column)
     return kept
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laps.errors import ConfigError
+from laps.files import refuse, suggest
+from laps.names import hash_text
 from laps.spark.planner.options import DIRECT
 from laps.spark.planner.paths import UNREACHABLE_US
-from laps.spark.planner.reading import refuse, suggest
-from laps.types import TrackName, hash_track, parse_node_id
+from laps.types import NodeId, TrackName, format_node_id, hash_track, parse_node_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +45,7 @@ class Track:
     @property
     def label(self) -> str:
         """As people call it."""
-        return f"{self.namespace}/{self.name}" if self.namespace else f"{self.hash:016x}"
+        return f"{self.namespace}/{self.name}" if self.namespace else hash_text(self.hash)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,7 +147,7 @@ def demand_of(topology: Topology, policy: Policy) -> tuple[Track, ...]:
         where = f"{topology.source}: subscribers[{number}]"
         if wanted not in published:
             published[wanted] = _publisher(topology, wanted, where)
-        relays = {_edge(edges, node, topology) for node in row.at}
+        relays = {_edge(edges, node, topology) for _, node in row.places}
         audience.setdefault(wanted, set()).update(relays)
     tracks = []
     for (namespace, name), publisher in published.items():
@@ -181,7 +182,10 @@ def _publisher(topology: Topology, wanted: tuple[tuple[str, ...], str], where: s
         raise ConfigError(f"{where}: nobody publishes {label}: describe who does in [[publishers]]")
     ranked = sorted(found, key=_closeness, reverse=True)
     if len(ranked) > 1 and _closeness(ranked[0]) == _closeness(ranked[1]):
-        label, places = "/".join((*namespace, name)), f"{ranked[0].node} and {ranked[1].node}"
+        label, places = (
+            "/".join((*namespace, name)),
+            " and ".join(format_node_id(row.node) for row in ranked[:2]),
+        )
         problem = f"{label} is published twice, at {places}: a plan is for one o-relay"
         raise ConfigError(f"{where}: {problem}, so leave one of them")
     return ranked[0]
@@ -211,7 +215,8 @@ def serving_edges(nodes: Sequence[Node], links: Sequence[Link]) -> Mapping[str, 
     return edges
 
 
-def _edge(edges: Mapping[str, int], node: str, topology: Topology) -> int:
+def _edge(edges: Mapping[str, int], node_id: NodeId, topology: Topology) -> int:
+    node = format_node_id(node_id)
     if node not in edges:
         problem = "is a stub that peers with no edge: add a link that joins it to one"
         raise ConfigError(f"{topology.source}: node {node} has clients and {problem}")

@@ -14,6 +14,7 @@ from laps.client.plans import (
     PlannedTrack,
 )
 from laps.errors import ConfigError
+from laps.names import hash_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +50,7 @@ def document_of(plan: Plan, *, now: float, valid_s: float) -> PlanDocument:
         policy=plan.problem.policy.digest,
         regions=regions,
         tracks=[
-            PlannedTrack(f"{tracks[track].hash:016x}", tracks[track].label, decided)
+            PlannedTrack(hash_text(tracks[track].hash), tracks[track].label, decided)
             for track, decided in by_region.items()
         ],
     )

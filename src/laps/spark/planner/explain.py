@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from laps.errors import ConfigError, quote
+from laps.files import suggest
+from laps.names import hash_text, read_hash
 from laps.spark.planner import store
 from laps.spark.planner.demand import find_pairs, track_hash
 from laps.spark.planner.options import DIRECT, find_options
-from laps.spark.planner.reading import suggest
 from laps.spark.planner.verdicts import Verdict, hinder, judge, setting
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Explanation:
         """For a program."""
         return {
             "track": self.track.label,
-            "hash": f"{self.track.hash:016x}",
+            "hash": hash_text(self.track.hash),
             "origin": self.origin.id,
             "origin_region": self.origin.region,
             "rate_bps": self.track.rate_bps,
@@ -131,11 +131,10 @@ def explain(folder: Path, name: str) -> Explanation:
 def _find(folder: Path, name: str, network: Network, policy: Policy) -> Track:
     """The track, by its hash, by its name, or by a name that only the table of names has."""
     namespace, slash, last = name.rpartition("/")
-    if re.fullmatch("[0-9a-fA-F]{16}", name):
-        wanted = int(name, 16)
-    elif slash and all(namespace.split("/")):
+    wanted = read_hash(name)
+    if wanted is None and slash and all(namespace.split("/")):
         wanted = track_hash(tuple(namespace.split("/")), last)
-    else:
+    if wanted is None:
         problem = "is no track: write it as namespace/name, or the 16 digits of its hash"
         raise ConfigError(f"{quote(name)} {problem}")
     found = store.read_demand(folder, network, policy, only=wanted)

@@ -13,8 +13,8 @@ import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
+from laps import units
 from laps.errors import ConfigError
-from laps.spark.planner import words
 from laps.spark.planner.loads import capacities, resource_name
 
 if TYPE_CHECKING:
@@ -86,10 +86,10 @@ def positions(network: Network) -> NDArray[np.float64]:
 
 
 def _caption(figures: Figures) -> str:
-    over = f", {words.count(len(figures.overloaded), 'overload')}" if figures.overloaded else ""
+    over = f", {units.many(len(figures.overloaded), 'overload')}" if figures.overloaded else ""
     return (
-        f"{words.count(figures.long_haul_copies, 'long-haul copy', 'long-haul copies')} "
-        f"({words.bits(figures.long_haul_bps)}), p95 {figures.p95_delay_us / 1000:.4g} ms{over}"
+        f"{units.many(figures.long_haul_copies, 'long-haul copy', 'long-haul copies')} "
+        f"({units.bits(figures.long_haul_bps)}), p95 {figures.p95_delay_us / 1000:.4g} ms{over}"
     )
 
 

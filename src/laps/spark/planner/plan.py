@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from laps.spark.planner import words
+from laps import units
 from laps.spark.planner.exact import TIME_LIMIT_S, Solution, solve
 from laps.spark.planner.options import WEIGHT
 from laps.spark.planner.summary import Figures, figures_of, figures_of_today
@@ -188,7 +188,7 @@ def _ends_are_welcome(problem: Problem, pair: int) -> bool:
 
 def describe(plan: Plan, one: Infeasible) -> str:
     """An infeasible pair in a sentence."""
-    relays = words.count(one.relays, "s-relay")
+    relays = units.many(one.relays, "s-relay")
     label = plan.problem.tracks[one.track].label
     where = one.region or "no region"
     return (

@@ -31,7 +31,7 @@ import msgspec
 from msgspec import Meta
 
 from laps.errors import ConfigError, quote
-from laps.spark.planner.reading import (
+from laps.files import (
     read_mapping,
     read_row,
     read_rows,

@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from laps.spark.planner import words
+from laps import units
 from laps.spark.planner.plan import describe
 
 if TYPE_CHECKING:
@@ -91,9 +91,9 @@ def summary(today: Figures, planned: Figures) -> Table:
     for name, field, form in (
         ("tracks x regions served", "pairs", count),
         ("long-haul copies", "long_haul_copies", count),
-        ("long-haul rate", "long_haul_bps", words.bits),
+        ("long-haul rate", "long_haul_bps", units.bits),
         ("origin egress, copies", "origin_egress_copies", count),
-        ("origin egress, rate", "origin_egress_bps", words.bits),
+        ("origin egress, rate", "origin_egress_bps", units.bits),
         ("p95 delay", "p95_delay_us", milliseconds),
     ):
         row(name, getattr(today, field), getattr(planned, field), form)
@@ -105,7 +105,7 @@ def render_explanation(found: Explanation) -> list[RenderableType]:
     """Every option of every region."""
     shown: list[RenderableType] = [Text(_headline(found))]
     for region in found.regions:
-        relays = words.count(len(region.relays), "s-relay")
+        relays = units.many(len(region.relays), "s-relay")
         shown.append(Text(f"\n{region.name or 'no region'}: {relays}: {', '.join(region.relays)}"))
         shown.append(_options(region))
         if region.infeasible:
@@ -119,7 +119,7 @@ def _headline(found: Explanation) -> str:
     rules = [f"inside {', '.join(profile.inside)}"] if profile.inside else []
     rules += [f"avoid {', '.join(profile.avoid)}"] if profile.avoid else []
     return (
-        f"{found.track.label}: {words.bits(found.track.rate_bps)} from {found.origin.id} in "
+        f"{found.track.label}: {units.bits(found.track.rate_bps)} from {found.origin.id} in "
         f"{found.origin.region or 'no region'}; class {profile.service}: {limit}; "
         f"{'; '.join([f'fan-out {profile.fan_out}', *rules])}"
     )

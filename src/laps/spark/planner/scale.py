@@ -14,9 +14,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from laps import units
 from laps.errors import ConfigError, LapsError
 from laps.spark import session
-from laps.spark.planner import large, layout, store, words
+from laps.spark.planner import large, layout, store
 from laps.spark.planner.bucket import Gathered, count_rows
 from laps.spark.planner.generate import generate_network, shares_of
 from laps.spark.planner.jobs import Peak
@@ -207,19 +208,19 @@ def render(scaled: Scaled) -> list[RenderableType]:
     shown.append(
         Text(
             f"cost {plan.cost:.6g} (weights x copies x Mbit/s); lower bound {plan.bound:.6g}, "
-            f"gap {plan.gap:.2%}; {words.count(plan.priced, 'Via or link', 'Vias and links')} "
+            f"gap {plan.gap:.2%}; {units.many(plan.priced, 'Via or link', 'Vias and links')} "
             "at the limit"
         )
     )
     shown += (
         Text(
-            f"infeasible: {words.count(one.pairs, 'pair')}, {words.bits(one.bps)} not delivered: "
+            f"infeasible: {units.many(one.pairs, 'pair')}, {units.bits(one.bps)} not delivered: "
             f"{one.constraint}: {one.reason}. Would help: {one.way_out}"
         )
         for one in plan.missing
     )
     shown += (
-        Text(f"overloaded: {load.name} has {words.load(load.load_bps, load.capacity_bps)}")
+        Text(f"overloaded: {load.name} has {units.load(load.load_bps, load.capacity_bps)}")
         for load in plan.planned.overloaded[:10]
     )
     shown.append(_phases(scaled))

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from laps.errors import ConfigError
+from laps.names import hash_text
 from laps.spark.planner import layout
 from laps.spark.planner.demand import Track
 from laps.spark.planner.layout import signed, unsigned
@@ -133,7 +134,9 @@ def read_demand(
         if namespace and only is None:
             profile = profiles[policy.profile_of(f"{namespace}/{name}")]
         if not 0 <= profile < len(profiles):
-            place = f"{folder}/tracks: track {unsigned(row['track']):016x} has profile {profile}"
+            place = (
+                f"{folder}/tracks: track {hash_text(unsigned(row['track']))} has profile {profile}"
+            )
             raise ConfigError(f"{place}: the policy has profiles 0 to {len(profiles) - 1}")
         if relays:
             demand.append(
@@ -150,13 +153,15 @@ def read_demand(
             )
     if audience:
         orphan = unsigned(min(audience))
-        raise ConfigError(f"{folder}/subscriptions: track {orphan:016x} is not in {folder}/tracks")
+        raise ConfigError(
+            f"{folder}/subscriptions: track {hash_text(orphan)} is not in {folder}/tracks"
+        )
     return tuple(demand)
 
 
 def _require_edges(network: Network, nodes: set[int], track: int, folder: Path) -> None:
     for node in nodes:
-        place = f"{folder}: track {unsigned(track):016x}"
+        place = f"{folder}: track {hash_text(unsigned(track))}"
         if not 0 <= node < network.size:
             raise ConfigError(f"{place} is at node {node}: there are 0 to {network.size - 1}")
         if not network.is_edge[node]:

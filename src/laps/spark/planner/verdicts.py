@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from laps.spark.planner import words
+from laps import units
 from laps.spark.planner.loads import capacities, find_usage, resource_name
 from laps.spark.planner.options import DIRECT, WEIGHT, longest_us
 from laps.spark.planner.paths import UNREACHABLE_US
@@ -148,7 +148,7 @@ class _Bench:
         if via < 0:
             if self._n > self._profile.fan_out:
                 allowed = f"{self._profile.fan_out} allowed"
-                why = f"{words.count(self._n, 'copy', 'copies')} from the o-relay, {allowed}"
+                why = f"{units.many(self._n, 'copy', 'copies')} from the o-relay, {allowed}"
                 return FAN_OUT, why, f"raise fan_out_per_region to {self._n}"
             return "", "", ""
         longest = longest_us(self._profile, straight)
@@ -156,7 +156,7 @@ class _Bench:
         worst = int(over.argmax())
         if over[worst] > 0:
             relay = nodes[self._relays[worst]].id
-            taken, allowed = words.delay(total[worst]), words.delay(longest[worst])
+            taken, allowed = units.path_delay(total[worst]), units.path_delay(longest[worst])
             why = f"{taken} to {relay}, {allowed} allowed"
             slack = (self._profile.slack_us + int(over[worst] + 1) // 2) / 1000
             service = self._profile.service
@@ -192,8 +192,8 @@ class _Bench:
         most = short[np.argmax(with_it[short] / limits[short])]
         worst = int(resources[most])
         name = resource_name(network, worst)
-        why = f"{name} would have {words.load(with_it[most], limits[most])}"
-        way_out = f"raise the capacity of {name} to {words.bits(with_it[most])}"
+        why = f"{name} would have {units.load(with_it[most], limits[most])}"
+        way_out = f"raise the capacity of {name} to {units.bits(with_it[most])}"
         if worst < network.size:
             region = network.nodes[worst].region
             way_out += f", or add a Via in {region or 'its region'}"

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from laps.client.names import track_of
 from laps.errors import LapsError
+from laps.names import track_of
 from laps.spark.sink.encoding import encode_arrow_runs, encode_json
 from laps.spark.source.options import PayloadFormat
 

@@ -18,8 +18,8 @@ from pyspark.sql.types import (
     StringType,
 )
 
-from laps.client.names import track_of
 from laps.errors import ConfigError, quote
+from laps.names import track_of
 from laps.spark.source.options import (
     PayloadFormat,
     Trust,

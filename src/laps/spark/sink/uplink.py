@@ -14,6 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from laps.errors import HandshakeFailed, LapsError, RequestRefused, SessionClosed
+from laps.ranges import end_after
 from laps.spark.source.connecting import connect_first
 from laps.spark.source.offsets import parse_track_key
 
@@ -236,8 +237,7 @@ class Uplink:
         if start < largest:
             await self._fetch(key, start, largest, held, ASK_S)
         # The largest may be one that was cut off, for which a relay waits: it is asked for alone.
-        behind = largest._replace(object=largest.object + 1)
-        await self._fetch(key, largest, behind, held, UNDER_WAY_S)
+        await self._fetch(key, largest, end_after(largest), held, UNDER_WAY_S)
         return held
 
     async def _fetch(

@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSourceReader
 
 from laps.client import RequestRefused
 from laps.errors import ConfigError, LapsError
+from laps.ranges import after
 from laps.spark import bridge
 from laps.spark.errors import show
 from laps.spark.source.connecting import Connection
@@ -104,7 +105,7 @@ class Plan:
         largest = await self._largest(session, track)
         exact = track in self._starting
         start = self._starting.get(track, BEGINNING).at
-        end = Location(0, 0) if largest is None else Location(largest.group, largest.object + 1)
+        end = Location(0, 0) if largest is None else after(largest)
         if track in self._ending:
             asked = self._ending[track].at
             if asked > end:

@@ -15,6 +15,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from laps.client import ObjectStatus, RequestCode, RequestRefused, SessionClosed
+from laps.ranges import after
 from laps.spark.errors import data_lost, show
 from laps.spark.source.frontier import Frontier
 from laps.spark.source.offsets import BEGINNING, Position, fetch_end, track_key
@@ -145,7 +146,7 @@ class Follower:
                 return
             self.present.set()
             largest = info.largest
-            end = Location(0, 0) if largest is None else _behind(largest)
+            end = Location(0, 0) if largest is None else after(largest)
             frontier = self.frontier or self._begin(Position(end))
             self._repeats = end, frontier.position.at
             reading = asyncio.ensure_future(self._read(subscription, frontier))
@@ -227,8 +228,8 @@ class Follower:
         if end is not None and end >= start:
             unknown = [(a, b) for a, b in fetch.unknown if a <= end]
             if unknown and self._exact and start > BEGINNING.at:
-                self._lost(session, frontier, start, _behind(end), unknown)
-            frontier.settle(_behind(end))
+                self._lost(session, frontier, start, after(end), unknown)
+            frontier.settle(after(end))
         self._held = False
 
     async def _end_of(self, session: Session) -> Position:
@@ -237,7 +238,7 @@ class Follower:
             info = await session.track_status(self.track.namespace, self.track.name)
         except RequestRefused:
             return BEGINNING
-        return BEGINNING if info.largest is None else Position(_behind(info.largest))
+        return BEGINNING if info.largest is None else Position(after(info.largest))
 
     async def _tend(
         self, session: Session, frontier: Frontier, reading: asyncio.Future[None]
@@ -334,7 +335,3 @@ class Follower:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def _behind(place: Location) -> Location:
-    return Location(place.group, place.object + 1)

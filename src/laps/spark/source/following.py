@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from laps.client import RequestRefused, SessionClosed
 from laps.errors import ConfigError, HandshakeFailed, LapsError
+from laps.ranges import after
 from laps.spark.source.admission import share_out
 from laps.spark.source.connecting import Connection
 from laps.spark.source.follower import Follower
@@ -204,7 +205,7 @@ class Following:
             with suppress(RequestRefused):
                 largest = (await session.track_status(track.namespace, track.name)).largest
                 if largest is not None:
-                    ends[track] = Location(largest.group, largest.object + 1)
+                    ends[track] = after(largest)
         return ends
 
     def latest(self, start: Positions, most: int | None) -> Positions:

@@ -18,6 +18,7 @@ from bisect import bisect_right, insort
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from laps.ranges import after
 from laps.spark.source.offsets import Position
 from laps.types import Location
 
@@ -193,7 +194,7 @@ class Frontier:
     def finish(self) -> Position:
         """The track has ended, and all of it was read."""
         if self.largest is not None:
-            self.settle(Location(self.largest.group, self.largest.object + 1))
+            self.settle(after(self.largest))
         return self.position
 
     def _along(self, at: Location, count: int) -> tuple[Location, int]:

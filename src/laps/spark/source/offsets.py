@@ -16,8 +16,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from laps.client.names import track_of
 from laps.errors import ConfigError, InvalidText, quote
+from laps.names import track_of
 from laps.types import Location, TrackName
 
 if TYPE_CHECKING:

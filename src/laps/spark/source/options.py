@@ -12,9 +12,9 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
-from laps.client.names import namespace_of
 from laps.client.urls import parse_url
 from laps.errors import ConfigError, quote
+from laps.names import namespace_of
 from laps.spark.source.offsets import Positions, parse_offsets
 
 if TYPE_CHECKING:

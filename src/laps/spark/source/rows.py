@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from laps.names import bytes_text
 from laps.spark.errors import show
 from laps.spark.source.columns import CORRUPT, PAYLOAD, decoded_fields
 from laps.spark.source.decoding import decoder
@@ -54,8 +55,8 @@ class Rows:
             self._note(track, objects, decoded.corrupt)
         columns = dict(zip(self._decoded, decoded.columns, strict=True))
         same = {
-            "namespace": [_shown(part) for part in track.namespace],
-            "track": _shown(track.name),
+            "namespace": [bytes_text(part) for part in track.namespace],
+            "track": bytes_text(track.name),
             "received_at": received_at_us,
             "relay": relay,
         }
@@ -107,10 +108,6 @@ def _spoiled(payloads: Sequence[bytes], corrupt: dict[int, str]) -> pa.Array:
     return pa.array(
         [data if i in corrupt else None for i, data in enumerate(payloads)], pa.binary()
     )
-
-
-def _shown(data: bytes) -> str:
-    return data.decode("utf-8", "backslashreplace")
 
 
 def _extensions(item: Object) -> list[tuple[int, bytes]]:

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 from laps.wire.buffer import VARINT_MAX, Incomplete, decode_varint
 from laps.wire.moqt.codes import violation
-from laps.wire.moqt.data import check_status
-from laps.wire.moqt.objects import checked_extensions, checked_id
+from laps.wire.moqt.object_fields import (
+    checked_id,
+    decode_extensions_length,
+    decode_status,
+)
 
 if TYPE_CHECKING:
     from laps.wire.moqt.dialect import Dialect
@@ -27,7 +30,7 @@ class BoundaryScanner:
 
     __slots__ = (
         "_between",
-        "_draft",
+        "_dialect",
         "_extended",
         "_has_extensions",
         "_held",
@@ -57,7 +60,7 @@ class BoundaryScanner:
         """Where the last complete object ends and the next one begins."""
         self.statuses: set[int] = set()
         """Every status but NORMAL that was seen: the end of the group, of the track."""
-        self._draft = dialect.draft
+        self._dialect = dialect
         self._has_extensions = has_extensions
         self._held = b""
         self._skip = 0
@@ -123,8 +126,7 @@ class BoundaryScanner:
                         if (length := data[position]) < 0x40:
                             position += 1
                         else:
-                            length, position = decode_varint(data, position)
-                            checked_extensions(length)
+                            length, position = decode_extensions_length(data, position)
                         extended = length > 0
                         position += length
                         between = True
@@ -142,9 +144,8 @@ class BoundaryScanner:
                     length, position = decode_varint(data, position)
                 status = 0
                 if not length:
-                    status, position = decode_varint(data, position)
+                    status, position = decode_status(data, position, extended, self._dialect)
                     if status:
-                        check_status(status, extended, self._draft)
                         self.statuses.add(status)
                 if not has_extensions:
                     last_id += delta + 1

@@ -1,4 +1,4 @@
-"""What data streams begin with, and objects in datagrams, as both drafts write them.
+"""What data streams begin with, and objects in datagrams, as every draft writes them.
 
 The drafts differ in which types exist and in nothing else: a type says by its bits which fields
 follow. What is made per stream or per datagram is not frozen.
@@ -29,16 +29,11 @@ class ObjectStatus(IntEnum):
     END_OF_TRACK = 0x4
 
 
-STATUSES: Final = {14: frozenset({0, 1, 3, 4}), 16: frozenset({0, 3, 4})}
-BARE_STATUSES: Final = {14: frozenset({1}), 16: frozenset({3, 4})}
-"Those whose objects have no extensions."
-
-
-def check_status(status: int, has_extensions: bool, draft: int) -> None:
+def check_status(status: int, has_extensions: bool, dialect: Dialect) -> None:
     """Refuse a status that the draft does not have, or not beside extensions."""
-    if status not in STATUSES[draft]:
+    if status not in dialect.statuses:
         raise violation(f"object status {status:#x} is unknown")
-    if has_extensions and status in BARE_STATUSES[draft]:
+    if has_extensions and status in dialect.bare_statuses:
         raise violation(f"an object of status {status:#x} has extensions")
 
 
@@ -61,20 +56,17 @@ _MODE_FIRST_OBJECT = 0x02
 _MODE_EXPLICIT = 0x04
 _MODE_MASK = 0x06
 _END_OF_GROUP = 0x08
-_DEFAULT_PRIORITY = 0x20
+DEFAULT_PRIORITY_BIT: Final = 0x20
 
-_SUBGROUP_TYPES_14 = frozenset(
+SUBGROUP_TYPES: Final = frozenset(
     type_ for type_ in range(_SUBGROUP, 0x20) if type_ & _MODE_MASK != _MODE_MASK
 )
-_SUBGROUP_TYPES: Final = {
-    14: _SUBGROUP_TYPES_14,
-    16: _SUBGROUP_TYPES_14 | {type_ | _DEFAULT_PRIORITY for type_ in _SUBGROUP_TYPES_14},
-}
+"Those that name their priority, as every draft has them."
 
 
 @dataclass(slots=True)
 class SubgroupHeader:
-    """Ahead of the objects of a subgroup."""
+    """What precedes the objects of a subgroup."""
 
     alias: int
     group: int
@@ -85,12 +77,12 @@ class SubgroupHeader:
     has_extensions: bool = False
     "Each object says how long its extensions are, were it 0."
     end_of_group: bool = False
-    "The last object ahead of the FIN is the last of the group."
+    "The last object before the FIN is the last of the group."
 
 
 @dataclass(slots=True)
 class FetchHeader:
-    """Ahead of the objects that answer a FETCH."""
+    """What precedes the objects that answer a FETCH."""
 
     request_id: int
 
@@ -103,7 +95,7 @@ def decode_stream_header(
     if type_ == _FETCH_TYPE:
         request_id, offset = decode_varint(view, offset)
         return FetchHeader(request_id), offset
-    if type_ not in _SUBGROUP_TYPES[dialect.draft]:
+    if type_ not in dialect.subgroup_types:
         raise violation(f"stream type {type_:#x} is unknown")
     alias, offset = decode_varint(view, offset)
     group, offset = decode_varint(view, offset)
@@ -113,7 +105,7 @@ def decode_stream_header(
     elif type_ & _MODE_FIRST_OBJECT:
         subgroup = None
     priority = None
-    if not type_ & _DEFAULT_PRIORITY:
+    if not type_ & DEFAULT_PRIORITY_BIT:
         if offset >= len(view):
             raise Incomplete
         priority = view[offset]
@@ -140,7 +132,7 @@ def encode_subgroup_header(
         type_ |= _MODE_EXPLICIT
     priority = _encode_priority(header.priority, dialect, default_priority)
     if not priority:
-        type_ |= _DEFAULT_PRIORITY
+        type_ |= DEFAULT_PRIORITY_BIT
     subgroup = encode_varint(header.subgroup) if header.subgroup else b""
     alias, group = encode_varint(header.alias), encode_varint(header.group)
     return b"".join((encode_varint(type_), alias, group, subgroup, priority))
@@ -153,7 +145,7 @@ def encode_fetch_header(header: FetchHeader) -> bytes:
 
 def _encode_priority(priority: int | None, dialect: Dialect, default_priority: int) -> bytes:
     if priority is None:
-        if dialect.draft != 14:
+        if dialect.may_omit_priority:
             return b""
         priority = default_priority
     if not 0 <= priority <= 0xFF:
@@ -176,14 +168,6 @@ _ZERO_OBJECT_ID = 0x04
 _DATAGRAM_DEFAULT_PRIORITY = 0x08
 _STATUS = 0x20
 
-_DATAGRAM_TYPES: Final = {
-    14: frozenset({*range(0x08), 0x20, 0x21}),
-    16: frozenset(
-        {*range(0x10)}
-        | {type_ for type_ in range(0x20, 0x30) if not type_ & 0x02}  # not END_OF_GROUP
-    ),
-}
-
 
 @dataclass(slots=True)
 class DatagramObject:
@@ -205,14 +189,17 @@ class DatagramObject:
 def decode_datagram(data: bytes | memoryview, dialect: Dialect) -> DatagramObject:
     """The object in a datagram. Its payload is a slice of `data`."""
     try:
-        return _decode_datagram(data, dialect.draft)
+        return _decode_datagram(data, dialect)
     except Incomplete:
         raise violation(f"a datagram of {len(data)} bytes ends inside its header") from None
 
 
-def _decode_datagram(data: bytes | memoryview, draft: int) -> DatagramObject:
-    type_, offset = decode_varint(data)
-    if type_ not in _DATAGRAM_TYPES[draft]:
+def _decode_datagram(data: bytes | memoryview, dialect: Dialect) -> DatagramObject:
+    if data and (type_ := data[0]) < 0x40:  # every type there is, as nearly all write it
+        offset = 1
+    else:
+        type_, offset = decode_varint(data)
+    if type_ not in dialect.datagram_types:
         raise violation(f"datagram type {type_:#x} is unknown")
     alias, offset = decode_varint(data, offset)
     group, offset = decode_varint(data, offset)
@@ -234,7 +221,7 @@ def _decode_datagram(data: bytes | memoryview, draft: int) -> DatagramObject:
         extensions = bytes(data[start:offset])
     if type_ & _STATUS:
         status, offset = decode_varint(data, offset)
-        check_status(status, bool(extensions), draft)
+        check_status(status, bool(extensions), dialect)
         if offset != len(data):
             raise violation(f"a datagram has {len(data) - offset} bytes behind its status")
     end_of_group = bool(type_ & _DATAGRAM_END_OF_GROUP)
@@ -251,7 +238,8 @@ def encode_datagram(
     fields = [encode_varint(datagram.alias), encode_varint(datagram.group)]
     status = datagram.status
     # Draft 14 has no type for a status of object 0 that leaves the id out.
-    if datagram.object_id or (status is not None and dialect.draft == 14):
+    must_say_id = status is not None and _STATUS | _ZERO_OBJECT_ID not in dialect.datagram_types
+    if datagram.object_id or must_say_id:
         fields.append(encode_varint(datagram.object_id))
     else:
         type_ |= _ZERO_OBJECT_ID
@@ -269,9 +257,9 @@ def encode_datagram(
     else:
         if datagram.payload or datagram.end_of_group:
             raise LocalProtocolError("a datagram with a status has no payload and ends no group")
-        if status not in STATUSES[dialect.draft]:
+        if status not in dialect.statuses:
             raise LocalProtocolError(f"draft {dialect.draft} has no object status {status:#x}")
-        if datagram.extensions and status in BARE_STATUSES[dialect.draft]:
+        if datagram.extensions and status in dialect.bare_statuses:
             raise LocalProtocolError(f"an object of status {status:#x} has no extensions")
         type_ |= _STATUS
         fields.append(encode_varint(status))
@@ -281,7 +269,7 @@ def encode_datagram(
 def realias_datagram(data: bytes | memoryview, alias: int) -> bytes:
     """The same datagram under another track alias, for a session of the same draft."""
     try:
-        _, start = decode_varint(data)
+        start = 1 if data and data[0] < 0x40 else decode_varint(data)[1]
         _, end = decode_varint(data, start)
     except Incomplete:
         raise violation(f"a datagram of {len(data)} bytes ends inside its header") from None

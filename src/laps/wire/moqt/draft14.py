@@ -27,6 +27,8 @@ from laps.wire.moqt.codec import (
 )
 from laps.wire.moqt.codes import violation
 from laps.wire.moqt.codes14 import request_code_from_14, request_code_to_14
+from laps.wire.moqt.data import SUBGROUP_TYPES
+from laps.wire.moqt.draft import Dialect
 from laps.wire.moqt.fields import (
     checked_order,
     decode_flag,
@@ -314,4 +316,25 @@ CODECS: Final = (
         namespaces14.encode_unsubscribe_namespace,
         namespaces14.decode_unsubscribe_namespace,
     ),
+)
+
+DRAFT14: Final = Dialect(
+    draft=14,
+    alpn="moq-00",
+    types=MessageType,
+    codecs=CODECS,
+    version_in_setup=True,
+    namespaces_on_streams=False,
+    answers_updates=False,
+    updates_may_widen=False,
+    asks_for_new_groups=False,
+    is_carried=False,
+    subgroup_types=SUBGROUP_TYPES,
+    datagram_types=frozenset({*range(0x08), 0x20, 0x21}),
+    may_omit_priority=False,
+    statuses=frozenset({0, 1, 3, 4}),
+    bare_statuses=frozenset({1}),
+    extension_deltas=False,
+    fetch_flags=False,
+    marks_unknown_ranges=False,
 )

@@ -1,6 +1,6 @@
 """The control messages of draft-ietf-moq-transport-16.
 
-What is optional is a parameter; what a publisher says of a track stands in extensions behind the
+What is optional is a parameter; what a publisher says of a track stands in extensions after the
 parameters, up to the end of the message.
 """
 
@@ -23,6 +23,8 @@ from laps.wire.moqt.codec import (
     encode_request_id,
 )
 from laps.wire.moqt.codes import violation
+from laps.wire.moqt.data import DEFAULT_PRIORITY_BIT, SUBGROUP_TYPES
+from laps.wire.moqt.draft import Dialect
 from laps.wire.moqt.fields import (
     checked_flag,
     checked_order,
@@ -385,4 +387,28 @@ CODECS: Final = (
         namespaces16.encode_suffix,
         namespaces16.decode_namespace_done,
     ),
+)
+
+DRAFT16: Final = Dialect(
+    draft=16,
+    alpn="moqt-16",
+    types=MessageType,
+    codecs=CODECS,
+    version_in_setup=False,
+    namespaces_on_streams=True,
+    answers_updates=True,
+    updates_may_widen=True,
+    asks_for_new_groups=True,
+    is_carried=True,
+    subgroup_types=SUBGROUP_TYPES | {type_ | DEFAULT_PRIORITY_BIT for type_ in SUBGROUP_TYPES},
+    datagram_types=frozenset(
+        {*range(0x10)}
+        | {type_ for type_ in range(0x20, 0x30) if not type_ & 0x02}  # not END_OF_GROUP
+    ),
+    may_omit_priority=True,
+    statuses=frozenset({0, 3, 4}),
+    bare_statuses=frozenset({3, 4}),
+    extension_deltas=True,
+    fetch_flags=True,
+    marks_unknown_ranges=True,
 )

@@ -1,4 +1,4 @@
-"""The objects of a FETCH, behind the header of their stream, in both drafts.
+"""The objects of a FETCH, after the header of their stream, in both layouts.
 
 Draft 14 writes every field of every object. Draft 16 begins with flags that say which fields are
 there, which follow from the object before, and has marks for objects that are missing.
@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Final
 from laps.errors import LocalProtocolError
 from laps.wire.buffer import VARINT_MAX, Cursor, Incomplete, encode_varint
 from laps.wire.moqt.codes import violation
-from laps.wire.moqt.data import STATUSES, check_status
 from laps.wire.moqt.messages import DEFAULT_PRIORITY
-from laps.wire.moqt.objects import (
-    MAX_PAYLOAD_BYTES,
-    Assembler,
-    Object,
-    checked_extensions,
+from laps.wire.moqt.object_fields import (
     checked_id,
+    decode_extensions_length,
+    decode_length_and_status,
 )
+from laps.wire.moqt.objects import MAX_PAYLOAD_BYTES, Assembler, Object
 
 if TYPE_CHECKING:
     from laps.wire.moqt.dialect import Dialect
@@ -71,11 +69,11 @@ _UNKNOWN: Final = 0x10C
 class FetchReader(Assembler[FetchItem]):
     """Whole objects out of the stream of a FETCH, fed with what follows its header."""
 
-    __slots__ = ("_draft", "_group", "_object_id", "_priority", "_subgroup")
+    __slots__ = ("_dialect", "_group", "_object_id", "_priority", "_subgroup")
 
     def __init__(self, dialect: Dialect, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> None:
         super().__init__(max_payload_bytes)
-        self._draft = dialect.draft
+        self._dialect = dialect
         # Of the object before. A mark sets the first two, and leaves the others as they were: this
         # draft does not say, its successor does.
         self._group: int | None = None
@@ -85,10 +83,11 @@ class FetchReader(Assembler[FetchItem]):
 
     def _read(self, data: bytes, position: int, items: list[FetchItem]) -> int:
         cursor = Cursor(memoryview(data), position, whole=False)
-        read_object = self._read_14 if self._draft == 14 else self._read_16
+        flags = self._dialect.fetch_flags
+        read_object = self._read_flagged if flags else self._read_full
         start = position
         while cursor.remaining:
-            if not data[cursor.offset] and self._draft != 14 and self._priority is not None:
+            if flags and not data[cursor.offset] and self._priority is not None:
                 cursor.offset = start = self._read_plain(data, cursor.offset, items)
                 if not cursor.remaining:
                     break
@@ -136,16 +135,16 @@ class FetchReader(Assembler[FetchItem]):
             self._object_id, self._subgroup = last, 0
         return position
 
-    def _read_14(self, cursor: Cursor, start: int) -> tuple[FetchItem, int]:
+    def _read_full(self, cursor: Cursor, start: int) -> tuple[FetchItem, int]:
         group, subgroup = cursor.varint("group"), cursor.varint("subgroup")
         object_id, priority = cursor.varint("object"), cursor.u8("priority")
         extensions = self._read_extensions(cursor, start)
-        length = cursor.varint("payload length")
-        status = 0 if length else cursor.varint("status")
-        check_status(status, bool(extensions), 14)
+        length, status, cursor.offset = decode_length_and_status(
+            cursor.view, cursor.offset, bool(extensions), self._dialect
+        )
         return Object(group, subgroup, object_id, priority, status, extensions), length
 
-    def _read_16(self, cursor: Cursor, start: int) -> tuple[FetchItem, int]:
+    def _read_flagged(self, cursor: Cursor, start: int) -> tuple[FetchItem, int]:
         flags = cursor.varint("flags")
         if flags > _MAX_FLAGS:
             if flags not in (_NON_EXISTENT, _UNKNOWN):
@@ -184,7 +183,7 @@ class FetchReader(Assembler[FetchItem]):
         return last if mode == _SUBGROUP_LAST else checked_id(last + 1)
 
     def _read_extensions(self, cursor: Cursor, start: int) -> bytes:
-        length = checked_extensions(cursor.varint("extensions length"))
+        length, cursor.offset = decode_extensions_length(cursor.view, cursor.offset)
         if length >= cursor.remaining:
             self._wanted = cursor.offset - start + length + 1
         return bytes(cursor.take(length, "extensions"))
@@ -199,10 +198,10 @@ def _of_last(value: int | None, field: str) -> int:
 class FetchWriter:
     """Writes the objects of a FETCH behind `encode_fetch_header`, each with as few fields as go."""
 
-    __slots__ = ("_default_priority", "_draft", "_last")
+    __slots__ = ("_default_priority", "_dialect", "_last")
 
     def __init__(self, dialect: Dialect, default_priority: int = DEFAULT_PRIORITY) -> None:
-        self._draft = dialect.draft
+        self._dialect = dialect
         self._default_priority = default_priority
         """The track's: here each object has to name its own."""
         self._last: Object | None = None
@@ -219,23 +218,25 @@ class FetchWriter:
             raise LocalProtocolError(f"priority {priority} is outside 0 to 255")
         if item.status and item.payload:
             raise LocalProtocolError(f"an object of status {item.status:#x} has payload")
-        if self._draft == 14:
-            return self._encode_14(item, priority)
-        return b"" if item.status else self._encode_16(item, priority)
+        if not self._dialect.fetch_flags:
+            return self._encode_full(item, priority)
+        return b"" if item.status else self._encode_flagged(item, priority)
 
     def _encode_end(self, end: EndOfRange) -> bytes:
-        if self._draft == 14:
+        if not self._dialect.marks_unknown_ranges:
             if end.unknown:
-                raise LocalProtocolError("draft 14 cannot say that objects are unknown")
+                draft = self._dialect.draft
+                raise LocalProtocolError(f"draft {draft} cannot say that objects are unknown")
             return b""
         # What follows names every field: readers differ over what a mark does to the last object.
         self._last = None
         flags = _UNKNOWN if end.unknown else _NON_EXISTENT
         return b"".join(map(encode_varint, (flags, end.group, end.object_id)))
 
-    def _encode_14(self, item: Object, priority: int) -> bytes:
-        if item.status not in STATUSES[14]:
-            raise LocalProtocolError(f"draft 14 has no object status {item.status:#x}")
+    def _encode_full(self, item: Object, priority: int) -> bytes:
+        if item.status not in self._dialect.statuses:
+            draft = self._dialect.draft
+            raise LocalProtocolError(f"draft {draft} has no object status {item.status:#x}")
         subgroup = item.object_id if item.subgroup is None else item.subgroup
         parts = [*map(encode_varint, (item.group, subgroup, item.object_id)), priority.to_bytes(1)]
         parts += (encode_varint(len(item.extensions)), item.extensions)
@@ -243,7 +244,7 @@ class FetchWriter:
         parts.append(item.payload or encode_varint(item.status))
         return b"".join(parts)
 
-    def _encode_16(self, item: Object, priority: int) -> bytes:
+    def _encode_flagged(self, item: Object, priority: int) -> bytes:
         last = self._last
         if (
             last is not None

@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from laps.errors import LocalProtocolError
+from laps.names import MAX_FULL_NAME_BYTES, MAX_NAMESPACE_FIELDS
 from laps.types import Location, TrackName
 from laps.wire.buffer import encode_varint
 from laps.wire.moqt.codes import violation
 from laps.wire.moqt.messages import (
-    MAX_FULL_NAME_BYTES,
-    MAX_NAMESPACE_FIELDS,
     MAX_REASON_BYTES,
     MAX_URI_BYTES,
     Fetch,
@@ -27,8 +26,8 @@ from laps.wire.moqt.messages import (
 )
 
 if TYPE_CHECKING:
+    from laps.names import Namespace
     from laps.wire.buffer import Cursor
-    from laps.wire.moqt.messages import Namespace
 
 # --- names -----------------------------------------------------------------------------------
 

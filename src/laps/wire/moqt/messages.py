@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from laps.types import Location, TrackName
 
-Namespace = tuple[bytes, ...]
+if TYPE_CHECKING:
+    from laps.names import Namespace
+
 KeyValue = tuple[int, int | bytes]
 "A type and its value: a number where the type is even, bytes where it is odd."
 
 DEFAULT_PRIORITY: Final = 128
-MAX_NAMESPACE_FIELDS: Final = 32
-MAX_FULL_NAME_BYTES: Final = 4096
 MAX_REASON_BYTES: Final = 1024
 MAX_URI_BYTES: Final = 8192
 UNKNOWN_STREAM_COUNT: Final = (1 << 62) - 1

@@ -18,6 +18,7 @@ from laps.wire.moqt.keyvalues import TOKEN
 from laps.wire.moqt.parameters14 import read_parameters, write_parameters
 
 if TYPE_CHECKING:
+    from laps.names import Namespace
     from laps.wire.buffer import Cursor
 
 # PUBLISH_NAMESPACE
@@ -47,7 +48,7 @@ def encode_publish_namespace(message: m.PublishNamespace) -> bytes:
 _ANSWERED = m.RequestKind.PUBLISH_NAMESPACE
 
 
-def _encode_known(namespace: m.Namespace | None) -> bytes:
+def _encode_known(namespace: Namespace | None) -> bytes:
     if namespace is None:
         raise LocalProtocolError("draft 14 names the namespace, and there is none")
     return encode_namespace(namespace, empty_fields=True)

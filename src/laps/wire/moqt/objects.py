@@ -1,4 +1,4 @@
-"""The objects of a subgroup's stream, behind its header, written and read whole.
+"""The objects of a subgroup's stream, after its header, read whole.
 
 Objects are many and small, or few and large: the loops here keep to local names and read the
 shortest var-ints themselves, and payload is copied once, when the object that holds it is whole.
@@ -10,25 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from laps.errors import LocalProtocolError
-from laps.wire.buffer import VARINT_MAX, Incomplete, decode_varint, encode_varint
+from laps.wire.buffer import VARINT_MAX, Incomplete, decode_varint
 from laps.wire.moqt.codes import MoqtViolation, SessionCode, violation
-from laps.wire.moqt.data import check_status
+from laps.wire.moqt.object_fields import (
+    checked_id,
+    decode_extensions_length,
+    decode_status,
+)
 
 if TYPE_CHECKING:
-    from laps.wire.moqt.data import SubgroupHeader
+    from laps.wire.moqt.data import DatagramObject, SubgroupHeader
     from laps.wire.moqt.dialect import Dialect
-
-MAX_EXTENSIONS_BYTES: Final = 1 << 17
-"""What the extensions of an object may take; the drafts set no bound. Twice the longest value."""
 
 MAX_PAYLOAD_BYTES: Final = 1 << 26
 """The largest object that is put together in memory, unless the reader is told otherwise."""
-
-# object of a subgroup
-# object id delta(var-int): minus the id before, minus 1
-# | extensions length(var-int) | extensions(length), if the stream's header says so
-# | payload length(var-int) | status(var-int), if the length is 0 | payload(length)
 
 
 @dataclass(slots=True)
@@ -50,47 +45,19 @@ class Object:
     "How it was first sent; only FETCH in draft 16 tells."
 
 
-# --- writing ---------------------------------------------------------------------------------
+def object_in(item: DatagramObject) -> Object:
+    """The object that a datagram holds."""
+    return Object(
+        item.group,
+        None,
+        item.object_id,
+        item.priority,
+        item.status or 0,
+        item.extensions,
+        bytes(item.payload),
+        datagram=True,
+    )
 
-
-def encode_object_header(
-    object_id_delta: int,
-    extensions: bytes,
-    payload_length: int,
-    status: int = 0,
-    has_extensions: bool = False,
-) -> bytes:
-    """What goes ahead of an object's payload; `has_extensions` is the stream header's."""
-    plain = not (has_extensions or extensions or status)
-    if plain and 0 < payload_length < 0x40 and 0 <= object_id_delta < 0x40:
-        return bytes((object_id_delta, payload_length))
-    parts = [encode_varint(object_id_delta)]
-    if has_extensions:
-        parts += (encode_varint(len(extensions)), extensions)
-    elif extensions:
-        raise LocalProtocolError("extensions on a stream whose header says there are none")
-    parts.append(encode_varint(payload_length))
-    if payload_length == 0:
-        parts.append(encode_varint(status))
-    elif status:
-        raise LocalProtocolError(f"an object of status {status:#x} has payload")
-    return b"".join(parts)
-
-
-def encode_object(
-    object_id_delta: int,
-    extensions: bytes,
-    payload: bytes,
-    status: int = 0,
-    has_extensions: bool = False,
-) -> bytes:
-    """A whole object. With a large payload, `encode_object_header` saves a copy of it."""
-    size = len(payload)
-    head = encode_object_header(object_id_delta, extensions, size, status, has_extensions)
-    return head + payload
-
-
-# --- reading whole objects -------------------------------------------------------------------
 
 Item = TypeVar("Item")
 
@@ -151,7 +118,7 @@ class Assembler(Generic[Item]):
         raise NotImplementedError
 
     def _gather(self, item: Object, data: bytes, position: int, end: int) -> None:
-        """Wait for the payload that ends at `end`, behind the chunk."""
+        """Wait for the payload that ends at `end`, after the chunk."""
         if end - position > self._max_payload_bytes:
             problem = f"an object of {end - position} bytes is more than we put together"
             raise MoqtViolation(SessionCode.INTERNAL_ERROR, problem)
@@ -163,7 +130,7 @@ class Assembler(Generic[Item]):
 class ObjectReader(Assembler[Object]):
     """Whole objects out of a subgroup's stream, fed with what follows its header."""
 
-    __slots__ = ("_draft", "_group", "_has_extensions", "_last_id", "_priority", "_subgroup")
+    __slots__ = ("_dialect", "_group", "_has_extensions", "_last_id", "_priority", "_subgroup")
 
     def __init__(
         self,
@@ -172,7 +139,7 @@ class ObjectReader(Assembler[Object]):
         max_payload_bytes: int = MAX_PAYLOAD_BYTES,
     ) -> None:
         super().__init__(max_payload_bytes)
-        self._draft = dialect.draft
+        self._dialect = dialect
         self._group = header.group
         self._subgroup = header.subgroup
         self._priority = header.priority
@@ -181,11 +148,11 @@ class ObjectReader(Assembler[Object]):
 
     @property
     def next_id(self) -> int:
-        """The id behind the last object that began."""
+        """The id after the last object that began."""
         return self._last_id + 1
 
     def resume(self, last_id: int, subgroup: int) -> None:
-        """Go on behind an object that was read elsewhere."""
+        """Go on after an object that was read elsewhere."""
         self._last_id = last_id
         self._subgroup = subgroup
 
@@ -193,7 +160,7 @@ class ObjectReader(Assembler[Object]):
         size = len(data)
         last_id = self._last_id
         group, subgroup, priority = self._group, self._subgroup, self._priority
-        has_extensions, extensions = self._has_extensions, b""
+        has_extensions, extensions, dialect = self._has_extensions, b"", self._dialect
         start = position
         try:
             while position < size:
@@ -206,8 +173,7 @@ class ObjectReader(Assembler[Object]):
                     if (length := data[position]) < 0x40:
                         position += 1
                     else:
-                        length, position = decode_varint(data, position)
-                        checked_extensions(length)
+                        length, position = decode_extensions_length(data, position)
                     end = position + length
                     if end >= size:  # the payload's length, at least, is not here
                         self._wanted = end - start + 1
@@ -223,9 +189,7 @@ class ObjectReader(Assembler[Object]):
                     length, position = decode_varint(data, position)
                 status = 0
                 if not length:
-                    status, position = decode_varint(data, position)
-                    if status:
-                        check_status(status, bool(extensions), self._draft)
+                    status, position = decode_status(data, position, bool(extensions), dialect)
                 last_id += delta + 1
                 if last_id > VARINT_MAX:
                     checked_id(last_id)
@@ -246,18 +210,3 @@ class ObjectReader(Assembler[Object]):
             pass  # the header from `start` on is not all there
         self._last_id = last_id
         return start
-
-
-def checked_extensions(length: int) -> int:
-    """A length of extensions that we are ready to hold."""
-    if length > MAX_EXTENSIONS_BYTES:
-        problem = f"{length} bytes of extensions are more than {MAX_EXTENSIONS_BYTES}"
-        raise MoqtViolation(SessionCode.INTERNAL_ERROR, problem)
-    return length
-
-
-def checked_id(number: int) -> int:
-    """An id that a var-int can hold, as those that follow from others might not."""
-    if number > VARINT_MAX:
-        raise violation(f"id {number} is above 2^62-1")
-    return number

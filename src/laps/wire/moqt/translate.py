@@ -1,6 +1,6 @@
 """Objects of one draft as the other writes them.
 
-The streams of both drafts have one layout. What differs is how extensions are written, and that
+The streams of all drafts have one layout. What differs is how extensions are written, and that
 draft 14 has a status for an object that does not exist: draft 16 has none, and leaves such objects
 out, as it leaves out the extensions of every object that is not a normal one.
 """
@@ -14,32 +14,36 @@ from laps.errors import InvalidEncoding
 from laps.wire.buffer import VARINT_MAX, Cursor, Incomplete, decode_varint
 from laps.wire.moqt.codes import violation
 from laps.wire.moqt.data import (
-    ObjectStatus,
-    check_status,
     decode_datagram,
     encode_datagram,
     realias_datagram,
 )
 from laps.wire.moqt.keyvalues import decode_pairs, encode_pairs
 from laps.wire.moqt.messages import DEFAULT_PRIORITY
-from laps.wire.moqt.objects import checked_extensions, checked_id, encode_object_header
+from laps.wire.moqt.object_fields import (
+    checked_id,
+    decode_extensions_length,
+    decode_length_and_status,
+    encode_object_header,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laps.wire.moqt.data import DatagramObject
     from laps.wire.moqt.dialect import Dialect
     from laps.wire.moqt.messages import KeyValue
     from laps.wire.moqt.objects import Object
-
-_DOES_NOT_EXIST = int(ObjectStatus.DOES_NOT_EXIST)
 
 
 def needs_translation(from_dialect: Dialect, to_dialect: Dialect, has_extensions: bool) -> bool:
     """Whether the objects of a subgroup's stream may have to change between two drafts.
 
-    From 14 they always may: one that does not exist has to go.
+    Where one has a status that the other has not, an object may have to go.
     """
-    if from_dialect.draft == to_dialect.draft:
+    if from_dialect is to_dialect:
         return False
-    return has_extensions or from_dialect.draft == 14
+    return has_extensions or not from_dialect.statuses <= to_dialect.statuses
 
 
 # --- extensions ------------------------------------------------------------------------------
@@ -47,36 +51,38 @@ def needs_translation(from_dialect: Dialect, to_dialect: Dialect, has_extensions
 
 def decode_extensions(raw: bytes | memoryview, dialect: Dialect) -> list[KeyValue]:
     """The extensions of an object. What is inside Immutable Extensions stays bytes."""
-    return _decode_extensions(raw, dialect.draft)
-
-
-def _decode_extensions(raw: bytes | memoryview, draft: int) -> list[KeyValue]:
     try:
-        return decode_pairs(Cursor(memoryview(raw), whole=True), delta=draft != 14)
+        return decode_pairs(Cursor(memoryview(raw), whole=True), delta=dialect.extension_deltas)
     except InvalidEncoding as error:
         raise violation(f"extensions of an object: {error}") from None
 
 
-def extensions_to_16(raw: bytes | memoryview) -> bytes:
-    """Draft 14's extensions as draft 16 has them: in ascending order, those of a type as they were.
+def encode_extensions(pairs: Sequence[KeyValue], dialect: Dialect) -> bytes:
+    """Extensions as a draft writes them."""
+    return encode_pairs(pairs, delta=dialect.extension_deltas) if pairs else b""
 
-    The value of Immutable Extensions is left as its publisher wrote it.
+
+def translate_extensions(
+    raw: bytes | memoryview, from_dialect: Dialect, to_dialect: Dialect
+) -> bytes:
+    """Extensions of one draft as another writes them.
+
+    Where they have to be in ascending order, those of a type stay as they were. The value of
+    Immutable Extensions is left as its publisher wrote it. Without deltas there is no way to write
+    a type above 2^62-1, and it is left out.
     """
-    return encode_pairs(_decode_extensions(raw, 14), delta=True)
+    pairs = decode_extensions(raw, from_dialect)
+    if not to_dialect.extension_deltas:
+        pairs = [pair for pair in pairs if pair[0] <= VARINT_MAX]
+    return encode_extensions(pairs, to_dialect)
 
 
-def extensions_to_14(raw: bytes | memoryview) -> bytes:
-    """Draft 16's extensions as draft 14 has them; a type above 2^62-1 cannot be said there."""
-    pairs = _decode_extensions(raw, 16)
-    return encode_pairs((pair for pair in pairs if pair[0] <= VARINT_MAX), delta=False)
-
-
-def _translate(raw: bytes, status: int, from_draft: int, to_draft: int) -> bytes:
-    if not raw or from_draft == to_draft:
+def _translate(raw: bytes, status: int, from_dialect: Dialect, to_dialect: Dialect) -> bytes:
+    if not raw or from_dialect is to_dialect:
         return raw
-    if to_draft == 14:
-        return extensions_to_14(raw)
-    return b"" if status else extensions_to_16(raw)
+    if status in to_dialect.bare_statuses:
+        return b""
+    return translate_extensions(raw, from_dialect, to_dialect)
 
 
 # --- objects ---------------------------------------------------------------------------------
@@ -84,10 +90,12 @@ def _translate(raw: bytes, status: int, from_draft: int, to_draft: int) -> bytes
 
 def translate_object(item: Object, from_dialect: Dialect, to_dialect: Dialect) -> Object | None:
     """The object for the other draft, or None if that leaves it out."""
-    if to_dialect.draft != 14 and item.status == _DOES_NOT_EXIST:
+    if from_dialect is to_dialect:
+        return item
+    if item.status not in to_dialect.statuses:
         return None
-    drafts = from_dialect.draft, to_dialect.draft
-    return replace(item, extensions=_translate(item.extensions, item.status, *drafts))
+    extensions = _translate(item.extensions, item.status, from_dialect, to_dialect)
+    return replace(item, extensions=extensions)
 
 
 def translate_datagram(
@@ -98,20 +106,30 @@ def translate_datagram(
     default_priority: int = DEFAULT_PRIORITY,
 ) -> bytes | None:
     """The datagram for another session, or None if its draft leaves the object out."""
-    if from_dialect.draft == to_dialect.draft:
+    if from_dialect is to_dialect:
         return realias_datagram(data, alias)
-    datagram = decode_datagram(data, from_dialect)
-    status = datagram.status or 0
-    if to_dialect.draft != 14 and status == _DOES_NOT_EXIST:
+    item = decode_datagram(data, from_dialect)
+    return encode_translated(item, from_dialect, to_dialect, alias, default_priority)
+
+
+def encode_translated(
+    item: DatagramObject,
+    from_dialect: Dialect,
+    to_dialect: Dialect,
+    alias: int,
+    default_priority: int = DEFAULT_PRIORITY,
+) -> bytes | None:
+    """The datagram of an object that was read; `item` changes."""
+    status = item.status or 0
+    if status not in to_dialect.statuses:
         return None
-    drafts = from_dialect.draft, to_dialect.draft
-    datagram.alias = alias
-    datagram.extensions = _translate(datagram.extensions, status, *drafts)
-    return encode_datagram(datagram, to_dialect, default_priority)
+    item.alias = alias
+    item.extensions = _translate(item.extensions, status, from_dialect, to_dialect)
+    return encode_datagram(item, to_dialect, default_priority)
 
 
 class StreamTranslator:
-    """The objects of a subgroup's stream, behind its header, from one draft to the other.
+    """The objects of a subgroup's stream, after its header, from one draft to the other.
 
     Payload goes out as it comes in; what is held is at most an unfinished header. The stream's own
     header is `encode_subgroup_header`'s. Where that takes the subgroup from the first object, and
@@ -119,19 +137,19 @@ class StreamTranslator:
     """
 
     __slots__ = (
-        "_from_draft",
+        "_from",
         "_has_extensions",
         "_held",
         "_last_id",
         "_last_written_id",
         "_missing",
-        "_to_draft",
+        "_to",
         "_wanted",
     )
 
     def __init__(self, from_dialect: Dialect, to_dialect: Dialect, has_extensions: bool) -> None:
-        self._from_draft = from_dialect.draft
-        self._to_draft = to_dialect.draft
+        self._from = from_dialect
+        self._to = to_dialect
         self._has_extensions = has_extensions
         self._held = bytearray()
         self._wanted = 0
@@ -181,22 +199,21 @@ class StreamTranslator:
         delta, position = decode_varint(data, start)
         extensions = b""
         if self._has_extensions:
-            length, position = decode_varint(data, position)
-            end = position + checked_extensions(length)
+            length, position = decode_extensions_length(data, position)
+            end = position + length
             if end >= len(data):
                 self._wanted = end - start + 1
                 raise Incomplete
             extensions = bytes(data[position:end])
             position = end
-        length, position = decode_varint(data, position)
-        status = 0
-        if not length:
-            status, position = decode_varint(data, position)
-            check_status(status, bool(extensions), self._from_draft)
+        length, status, position = decode_length_and_status(
+            data, position, bool(extensions), self._from
+        )
         self._last_id = object_id = checked_id(self._last_id + delta + 1)
-        if self._to_draft != 14 and status == _DOES_NOT_EXIST:
+        if status not in self._to.statuses:
             return b"", position, position
-        extensions = _translate(extensions, status, self._from_draft, self._to_draft)
+        if extensions:
+            extensions = _translate(extensions, status, self._from, self._to)
         delta = object_id - self._last_written_id - 1
         self._last_written_id = object_id
         head = encode_object_header(delta, extensions, length, status, self._has_extensions)

@@ -9,13 +9,13 @@ from xml.etree import ElementTree as ET
 import pytest
 from rich.console import Console
 
+from laps import units
 from laps.errors import LapsError
 from laps.spark.pipeline.page import page, write_page
 from laps.spark.pipeline.plots import fan_out_bins, pictures
 from laps.spark.pipeline.report import Report, Totals
 from laps.spark.pipeline.sections import (
     SECTIONS,
-    amount,
     fitting,
     milliseconds,
     percent,
@@ -156,7 +156,7 @@ def text_of(made: Report, width: int = 80) -> str:
     ],
 )
 def test_an_amount_has_three_figures(value: float | None, shown: str) -> None:
-    assert amount(value) == shown
+    assert units.prefixed(value) == shown
 
 
 def test_times_and_shares_have_their_units() -> None:

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laps.client.names import show_track
 from laps.errors import InvalidText
+from laps.names import track_text
 from laps.spark.sink.encoding import encode_json
 from laps.spark.sink.objects import OBJECTS, BadRow, Partition, extension_pairs
 from laps.spark.sink.options import Columns, SinkOptions
@@ -42,7 +42,7 @@ def made(
         for objects in partition.objects(batch):
             assert objects.schema == OBJECTS
             items += objects.to_pylist()
-    return [(show_track(partition.tracks[item.pop("track")]), item) for item in items]
+    return [(track_text(partition.tracks[item.pop("track")]), item) for item in items]
 
 
 def test_each_row_is_an_object() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
@@ -14,6 +14,9 @@ from laps.wire.moqt.codes14 import done_code_from_14, request_code_from_14
 from laps.wire.moqt.fetch import EndOfRange
 from laps.wire.moqt.keyvalues import encode_pairs
 from laps.wire.moqt.objects import Object
+
+if TYPE_CHECKING:
+    from laps.names import Namespace
 
 varints = st.one_of(st.integers(0, 200), st.integers(0, VARINT_MAX))
 # Above the numbers of draft 14 and the codes of draft 16, so that they pass through.
@@ -29,7 +32,7 @@ reasons = st.text(max_size=30)
 maybe_location = st.none() | locations
 
 
-def namespaces(draft: int, least: int = 1) -> st.SearchStrategy[m.Namespace]:
+def namespaces(draft: int, least: int = 1) -> st.SearchStrategy[Namespace]:
     fields = st.binary(min_size=0 if draft == 14 else 1, max_size=8)
     return st.lists(fields, min_size=least, max_size=32).map(tuple)
 

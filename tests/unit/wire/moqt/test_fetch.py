@@ -12,7 +12,8 @@ from laps.wire.moqt.codes import MoqtViolation, SessionCode
 from laps.wire.moqt.data import FetchHeader, decode_stream_header
 from laps.wire.moqt.dialect import DRAFT14, DRAFT16, Dialect
 from laps.wire.moqt.fetch import EndOfRange, FetchItem, FetchReader, FetchWriter
-from laps.wire.moqt.objects import MAX_EXTENSIONS_BYTES, Object
+from laps.wire.moqt.object_fields import MAX_EXTENSIONS_BYTES
+from laps.wire.moqt.objects import Object
 from unit.wire.moqt.strategies import chunked, cuts, fetches
 from unit.wire.moqt.vectors import Case, with_key
 

@@ -22,13 +22,8 @@ from laps.wire.moqt.data import (
     realias_datagram,
 )
 from laps.wire.moqt.dialect import DRAFT14, DRAFT16, Dialect
-from laps.wire.moqt.objects import (
-    MAX_EXTENSIONS_BYTES,
-    Object,
-    ObjectReader,
-    encode_object,
-    encode_object_header,
-)
+from laps.wire.moqt.object_fields import MAX_EXTENSIONS_BYTES, encode_object, encode_object_header
+from laps.wire.moqt.objects import Object, ObjectReader
 from unit.wire.moqt.strategies import chunked, cuts, subgroups
 from unit.wire.moqt.vectors import Case, with_key
 

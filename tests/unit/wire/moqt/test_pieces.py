@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from laps.wire.moqt.codes import MoqtViolation
 from laps.wire.moqt.data import ObjectStatus, SubgroupHeader
 from laps.wire.moqt.dialect import DRAFT14, DRAFT16
-from laps.wire.moqt.objects import ObjectReader, encode_object
+from laps.wire.moqt.object_fields import encode_object
+from laps.wire.moqt.objects import ObjectReader
 from laps.wire.moqt.pieces import Piece, PieceReader
 
 if TYPE_CHECKING:

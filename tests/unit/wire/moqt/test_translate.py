@@ -10,18 +10,27 @@ from laps.wire.moqt.codes import MoqtViolation, SessionCode
 from laps.wire.moqt.data import DatagramObject, decode_datagram, encode_datagram
 from laps.wire.moqt.dialect import DRAFT14, DRAFT16, Dialect
 from laps.wire.moqt.keyvalues import encode_pairs
-from laps.wire.moqt.objects import Object, ObjectReader, encode_object_header
+from laps.wire.moqt.object_fields import encode_object_header
+from laps.wire.moqt.objects import Object, ObjectReader
 from laps.wire.moqt.translate import (
     StreamTranslator,
     decode_extensions,
-    extensions_to_14,
-    extensions_to_16,
     needs_translation,
     translate_datagram,
+    translate_extensions,
     translate_object,
 )
 from unit.wire.moqt.strategies import chunked, cuts, pairs, subgroups
 from unit.wire.moqt.test_objects import header, write
+
+
+def extensions_to_16(raw: bytes) -> bytes:
+    return translate_extensions(raw, DRAFT14, DRAFT16)
+
+
+def extensions_to_14(raw: bytes) -> bytes:
+    return translate_extensions(raw, DRAFT16, DRAFT14)
+
 
 EITHER_WAY = pytest.mark.parametrize(
     ("source", "target"), [(DRAFT14, DRAFT16), (DRAFT16, DRAFT14)], ids=repr

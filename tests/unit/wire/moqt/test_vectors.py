@@ -18,7 +18,8 @@ from laps.wire.moqt.data import (
 )
 from laps.wire.moqt.dialect import DRAFT14, DRAFT16
 from laps.wire.moqt.fetch import FetchReader, FetchWriter
-from laps.wire.moqt.objects import Object, ObjectReader, encode_object
+from laps.wire.moqt.object_fields import encode_object
+from laps.wire.moqt.objects import Object, ObjectReader
 from unit.wire.moqt.vectors import (
     Case,
     fetch_items,

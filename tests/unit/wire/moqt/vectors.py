@@ -15,6 +15,8 @@ from laps.wire.moqt.objects import Object
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from laps.names import Namespace
+
 VECTORS = Path(__file__).parents[3] / "vectors" / "moqt"
 
 Meaning = dict[str, str]
@@ -67,7 +69,7 @@ def location(text: str) -> Location:
     return Location(*map(int, text.split("/")))
 
 
-def namespace(text: str) -> m.Namespace:
+def namespace(text: str) -> Namespace:
     return tuple(part.encode() for part in text.split())
 
 

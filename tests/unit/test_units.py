@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from laps.inspect import units
+from laps import units
 
 
 @pytest.mark.parametrize(
@@ -61,3 +61,34 @@ def test_shares_and_counts() -> None:
     assert units.number(1234567) == "1,234,567"
     assert units.per_second(12.4) == "12/s"
     assert units.per_second(0.25) == "0.2/s"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("500ms", 0.5), ("10s", 10), ("1.5m", 90), ("1h", 3600), ("7d", 604800)],
+)
+def test_units_of_durations_are_read(text: str, seconds: float) -> None:
+    assert units.read_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "10", "s", "1 s", "-1s", "1w", "1e3s", "٣s"])
+def test_units_of_durations_are_refused(text: str) -> None:
+    assert units.read_duration(text) is None
+
+
+def test_units_of_durations_may_be_fewer() -> None:
+    assert units.read_duration("1m", ("ms", "s")) is None
+
+
+def test_units_of_plans_have_four_figures() -> None:
+    assert units.bits(1_500_000_000) == "1.5 Gbit/s"
+    assert units.bits(999) == "999 bit/s"
+    assert units.load(2_000_000, 1_500_000_000) == "2 Mbit/s of 1.5 Gbit/s"
+    assert units.load(2_000_000, 15_000_000) == "2 of 15 Mbit/s"
+    assert units.path_delay(25_000) == "12.5 ms"
+
+
+def test_units_have_nouns() -> None:
+    assert units.many(1, "pair") == "1 pair"
+    assert units.many(2_000, "pair") == "2,000 pairs"
+    assert units.many(0, "copy", "copies") == "0 copies"

@@ -1,13 +1,19 @@
 """Files that people write, read with words that say what to mend.
 
-A row is declared as a class whose fields carry their bounds and the words that end the sentence
-"must be ..." in a refusal.
+A table is declared as a class, and each of its fields is annotated with what it may be:
+
+    id: Annotated[NodeId, Meta(description='a node id in quotes', extra={"parse": parse_id})]
+
+`description` ends the sentence "must be ..." in a refusal. `parse` reads the values that TOML has
+no type for; all others are msgspec's to check against the bounds. A refusal names the file, the
+key, the value and the way out.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
+import re
 import tomllib
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_type_hints
 
@@ -21,22 +27,43 @@ if TYPE_CHECKING:
 
 Row = TypeVar("Row", bound=msgspec.Struct)
 
+# --- whole files -----------------------------------------------------------------------------
+
+
+def read_toml(path: Path) -> dict[str, object]:
+    """What a TOML file holds, or a refusal that names the file and the line."""
+    try:
+        return tomllib.loads(_read_text(path, "TOML"))
+    except tomllib.TOMLDecodeError as error:
+        words, _, place = str(error).partition(" (at ")
+        line = re.match(r"line (\d+)", place)
+        where = f"{path}:{line[1]}" if line else str(path)
+        raise ConfigError(f"{where}: not TOML: {words} at {place.rstrip(')')}") from None
+
 
 def read_mapping(path: Path) -> dict[str, object]:
     """What a file holds: JSON where its name ends so, else TOML."""
-    kind = "JSON" if path.suffix == ".json" else "TOML"
+    if path.suffix != ".json":
+        return read_toml(path)
     try:
-        text = path.read_bytes().decode()
-        mapping = json.loads(text) if kind == "JSON" else tomllib.loads(text)
+        mapping = json.loads(_read_text(path, "JSON"))
+    except ValueError as error:
+        raise ConfigError(f"{path}: not JSON: {error}") from None
+    if not isinstance(mapping, dict):
+        raise ConfigError(f"{path}: not a topology or a policy: must be a JSON object, of tables")
+    return mapping
+
+
+def _read_text(path: Path, kind: str) -> str:
+    try:
+        return path.read_bytes().decode()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not {kind}: not UTF-8 at byte {error.start}") from None
-    except ValueError as error:
-        raise ConfigError(f"{path}: not {kind}: {error}") from None
-    if not isinstance(mapping, dict):
-        raise ConfigError(f"{path}: not a topology or a policy: must be a JSON object, of tables")
-    return mapping
+
+
+# --- tables ----------------------------------------------------------------------------------
 
 
 def read_row(table: type[Row], row: object, where: str) -> Row:
@@ -50,7 +77,7 @@ def read_row(table: type[Row], row: object, where: str) -> Row:
         if key not in fields:
             refuse(where, key, value, f"unknown key{suggest(key, tuple(fields))}")
         name = fields[key].name
-        values[name] = _convert(hints[name], value, where, key)
+        values[name] = convert(hints[name], value, f"{where}: {key} = {quote(value)}")
     for key, field in fields.items():
         if field.required and key not in row:
             (meta,) = hints[field.name].__metadata__
@@ -76,16 +103,21 @@ def require_known(mapping: Mapping[str, object], known: Collection[str], source:
             refuse(source, name, content, f"unknown table{suggest(name, known)}")
 
 
-def _convert(wanted: Any, value: object, where: str, key: str) -> object:
+def convert(wanted: Any, value: object, where: str) -> Any:
+    """The value of an annotated field; `where` says in a refusal which it is, and how it reads."""
     (meta,) = wanted.__metadata__
     try:
         if meta.extra is not None:
             return meta.extra["parse"](value)
         return msgspec.convert(value, wanted)
     except InvalidText as error:
-        refuse(where, key, value, error.problem)
+        problem = error.problem if error.text == value else str(error)
     except msgspec.ValidationError:
-        refuse(where, key, value, f"must be {meta.description}")
+        problem = f"must be {meta.description}"
+    raise ConfigError(f"{where}: {problem}")
+
+
+# --- refusals --------------------------------------------------------------------------------
 
 
 def refuse(where: str, key: str, value: object, problem: str) -> NoReturn:
@@ -93,8 +125,8 @@ def refuse(where: str, key: str, value: object, problem: str) -> NoReturn:
     raise ConfigError(f"{where}: {key} = {quote(value)}: {problem}")
 
 
-def suggest(name: str, known: Collection[str]) -> str:
-    """The known name that is meant, perhaps, and all of them."""
+def suggest(name: str, known: Collection[str], which: str = "known") -> str:
+    """The known name that is meant, perhaps, and all of them; `which` says what they are."""
     close = difflib.get_close_matches(name, known, n=1)
     guess = f", did you mean {close[0]}?" if close else ";"
-    return f"{guess} known: {', '.join(known)}"
+    return f"{guess} {which}: {', '.join(known)}"
