@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from laps.sessions.peer import Effect, Event
     from laps.tracks.ports import Client
     from laps.tracks.subscription import Subscription
-    from laps.types import AnnounceInfo, NodeId, NodeInfo, TrackHash, TrackKey
+    from laps.types import AnnounceInfo, NodeId, NodeInfo, TrackHash
     from laps.wire.peering import Message
 
 
@@ -272,7 +272,7 @@ class Relay:
             self.extensions.announce(client, *names, now)
         keys = self.tracks.announce(client, info, _track(names))
         if keys is not None:
-            self._review(keys, now)
+            self._subscribes.review_all(keys, now)
             self._subscribes.announced(info, added=True)
 
     def unannounce(
@@ -283,7 +283,7 @@ class Relay:
             self.extensions.unannounce(client, *names, now)
         keys = self.tracks.unannounce(client, info, _track(names))
         if keys is not None:
-            self._review(keys, now)
+            self._subscribes.review_all(keys, now)
             self._subscribes.announced(info, added=False)
 
     def subscribe(
@@ -309,7 +309,7 @@ class Relay:
         for track in self.tracks.subscribed(client):
             self._subscribes.unsubscribe(client, track, now)
         dropped, keys = self.tracks.drop_publisher(client)
-        self._review(keys, now)
+        self._subscribes.review_all(keys, now)
         for info in dropped:
             self._subscribes.announced(info, added=False)
         self.extensions.client_closed(client, now)
@@ -476,7 +476,7 @@ class Relay:
             case AnnounceInfoAdv(info) | AnnounceInfoWd(info) if stub is not None:
                 added = isinstance(message, AnnounceInfoAdv)
                 change = self.tracks.announce if added else self.tracks.unannounce
-                self._review(change(stub, info), now)
+                self._subscribes.review_all(change(stub, info) or (), now)
             case SubscribeNodeSetAdv(sns_id, nodes) if takes_data:
                 self.ingress.advertised(link.id, sns_id, nodes)
                 self.data.sns_known(link, sns_id, now)
@@ -491,10 +491,6 @@ class Relay:
             case _:
                 taken = self.extensions.receive(peer, message, now, stub, peer_link)
                 self.counters.unwanted_messages += not taken
-
-    def _review(self, keys: list[TrackKey] | None, now: float) -> None:
-        for key in keys or ():
-            self._subscribes.review(key, now)
 
 
 def _track(names: Names | None) -> TrackName | None:

@@ -118,6 +118,11 @@ class SubscribeExchange:
         for info in change.unannounced:
             self.announced(info, added=False)
 
+    def review_all(self, keys: Iterable[TrackKey], now: float) -> None:
+        """Somebody who offers tracks came or left."""
+        for key in keys:
+            self.review(key, now)
+
     # -- our own -----------------------------------------------------------------------------------
 
     def subscribe(

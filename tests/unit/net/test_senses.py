@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -70,7 +71,7 @@ class World:
         # Of each it is given no more than it reads.
         links, clients = cast("Any", self.links), cast("Any", self.clients)
         endpoints = cast("Any", lambda: self.endpoints)
-        self.senses = Senses(cast("Any", self), links, endpoints, clients)
+        self.senses = Senses(cast("Any", SimpleNamespace(links=self)), links, endpoints, clients)
 
     def node_of(self, link_id: SessionId) -> NodeId | None:
         return self.nodes.get(link_id)

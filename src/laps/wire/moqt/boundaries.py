@@ -13,7 +13,7 @@ from laps.wire.moqt.object_fields import (
 )
 
 if TYPE_CHECKING:
-    from laps.wire.moqt.dialect import Dialect
+    from laps.wire.moqt.draft import Dialect
 
 Boundary = tuple[int, int, int, int, int, int]
 """Where an object lies in its stream: its id, where it begins, where its id ends, where its payload

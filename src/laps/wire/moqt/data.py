@@ -16,7 +16,7 @@ from laps.wire.moqt.codes import violation
 from laps.wire.moqt.messages import DEFAULT_PRIORITY
 
 if TYPE_CHECKING:
-    from laps.wire.moqt.dialect import Dialect
+    from laps.wire.moqt.draft import Dialect
 
 
 class ObjectStatus(IntEnum):

@@ -21,7 +21,7 @@ from laps.wire.moqt.object_fields import (
 from laps.wire.moqt.objects import MAX_PAYLOAD_BYTES, Assembler, Object
 
 if TYPE_CHECKING:
-    from laps.wire.moqt.dialect import Dialect
+    from laps.wire.moqt.draft import Dialect
 
 
 @dataclass(slots=True)

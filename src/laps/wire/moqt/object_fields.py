@@ -16,7 +16,7 @@ from laps.wire.moqt.codes import MoqtViolation, SessionCode, violation
 from laps.wire.moqt.data import check_status
 
 if TYPE_CHECKING:
-    from laps.wire.moqt.dialect import Dialect
+    from laps.wire.moqt.draft import Dialect
 
 MAX_EXTENSIONS_BYTES: Final = 1 << 17
 """What the extensions of an object may take; the drafts set no bound. Twice the longest value."""

@@ -20,7 +20,7 @@ from laps.wire.moqt.object_fields import (
 
 if TYPE_CHECKING:
     from laps.wire.moqt.data import DatagramObject, SubgroupHeader
-    from laps.wire.moqt.dialect import Dialect
+    from laps.wire.moqt.draft import Dialect
 
 MAX_PAYLOAD_BYTES: Final = 1 << 26
 """The largest object that is put together in memory, unless the reader is told otherwise."""

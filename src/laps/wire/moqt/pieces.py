@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from laps.wire.moqt.boundaries import BoundaryScanner
 
 if TYPE_CHECKING:
-    from laps.wire.moqt.dialect import Dialect
+    from laps.wire.moqt.draft import Dialect
 
 
 class Piece(NamedTuple):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from laps.wire.moqt.data import DatagramObject
-    from laps.wire.moqt.dialect import Dialect
+    from laps.wire.moqt.draft import Dialect
     from laps.wire.moqt.messages import KeyValue
     from laps.wire.moqt.objects import Object
 
