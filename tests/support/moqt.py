@@ -449,7 +449,8 @@ class MoqtNet(Net):
     def edge(self, relay: Relay, **settings: Any) -> Edge:
         """The clients of a relay; settings count the first time."""
         if relay not in self.edges:
-            self.edges[relay] = Edge(relay, EdgeSettings(**settings))
+            chosen = {"subscribe_wait_s": 2.0} | settings
+            self.edges[relay] = Edge(relay, EdgeSettings(**chosen))
         return self.edges[relay]
 
     def app(

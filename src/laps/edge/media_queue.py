@@ -73,7 +73,7 @@ class _Object:
         found = self._piece(offset)
         if found is None or len(found.data) <= MAX_FRAGMENT_BYTES:
             return found
-        rest = _behind(found, offset + MAX_FRAGMENT_BYTES)
+        rest = _rest_from(found, offset + MAX_FRAGMENT_BYTES)
         assert rest is not None  # noqa: S101 - it has more bytes than that
         known = self.pieces.get(rest.offset)
         if known is None or known.end < rest.end:
@@ -88,15 +88,15 @@ class _Object:
         found = self.pieces.pop(offset, None)
         if found is None and self.mixed:
             for start, other in self.pieces.items():
-                if start < offset and (rest := _behind(other, offset)) is not None:
+                if start < offset and (rest := _rest_from(other, offset)) is not None:
                     del self.pieces[start]
                     self.size -= len(other.data) - len(rest.data)
                     return rest
         return found
 
 
-def _behind(fragment: Fragment, offset: int) -> Fragment | None:
-    """What is left of a fragment behind an offset; None if that says nothing."""
+def _rest_from(fragment: Fragment, offset: int) -> Fragment | None:
+    """What is left of a fragment from an offset on; None if that says nothing."""
     end = fragment.end
     if end < offset or (end == offset and not fragment.last):
         return None
@@ -154,7 +154,7 @@ class MediaQueue:
     # -- what comes --------------------------------------------------------------------------------
 
     def begin(self, place: Location) -> None:
-        """Nothing ahead of a location is wanted."""
+        """Nothing before a location is wanted."""
         self._advance(place)
 
     def said(self, place: Location) -> None:
@@ -187,7 +187,7 @@ class MediaQueue:
         begun = place == self.at and self._offset > 0
         rest: Fragment | None = fragment
         if begun and fragment.offset < self._offset:
-            rest = _behind(fragment, self._offset)
+            rest = _rest_from(fragment, self._offset)
         dropped = place in self._gone or (place <= self._lost and found is None)
         if rest is None or place < self.at or dropped:
             self._counters.late += 1
@@ -303,7 +303,7 @@ class MediaQueue:
         return True
 
     def _pass_gaps(self, place: Location) -> None:
-        """Go on to where something may be: behind what was dropped, and behind ends of groups."""
+        """Go on to where something may be: after what was dropped, and after ends of groups."""
         at = self.at
         while at < place:
             end = self._ends.get(at.group)
@@ -378,7 +378,7 @@ class MediaQueue:
     def _shed(self, now: float) -> None:
         """Make room: what may be discarded first, then the least urgent; the oldest of those.
 
-        What is of no use any more goes ahead of all, and what has begun behind all.
+        What is of no use any more goes first, and what has begun last.
         """
         goal = self._limit * 3 // 4
         for place in [place for place in self._objects if self._is_past(place, now)]:

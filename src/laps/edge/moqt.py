@@ -3,8 +3,9 @@
 A client may publish and subscribe at once. Whatever concerns more than one client is the `Edge`'s:
 who waits for which publisher, who hears of which namespace, what is fetched from where.
 
-    messages    session -> here -> Edge, relay          what it publishes    moqt_publications
-    streams     moqt_publishing -> relay -> tracks      what it subscribes   moqt_subscription
+    messages                session -> here -> Edge, relay
+    what it publishes       moqt_publications, moqt_published_streams -> relay -> tracks
+    what it subscribes to   moqt_subscription <- tracks
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from laps.edge.client import EdgeClient
 from laps.edge.moqt_names import name_refusal
 from laps.edge.moqt_offers import Offers, watch_no_more, watch_of
 from laps.edge.moqt_publications import MoqtPublications
-from laps.edge.moqt_publishing import Inflows
+from laps.edge.moqt_published_streams import PublishedStreams
 from laps.edge.moqt_subscription import MoqtSubscription
 from laps.sessions.moqt import MoqtSession
 from laps.tracks.subscription import SubscriptionState
@@ -83,7 +84,7 @@ class MoqtClient(EdgeClient):
         self._subscriptions: dict[TrackKey, MoqtSubscription] = {}
         self._by_request: dict[int, MoqtSubscription] = {}
         self._publishing = MoqtPublications(edge, self, self.session)
-        self.inflows = Inflows(edge, self, self.session, self._publishing)
+        self._streams_in = PublishedStreams(edge, self, self.session, self._publishing)
         self.offers = Offers(self.session)
 
     # -- what the connection tells -----------------------------------------------------------------
@@ -94,7 +95,7 @@ class MoqtClient(EdgeClient):
             for message in self.session.receive(stream_id, data, fin=fin):
                 self._take(message, now)
             return
-        self.inflows.receive(stream_id, data, fin, now)
+        self._streams_in.receive(stream_id, data, fin, now)
 
     def stream_reset(self, stream_id: int, code: int, now: float) -> None:
         """The client gave a stream up."""
@@ -102,7 +103,7 @@ class MoqtClient(EdgeClient):
             for message in self.session.stream_ended(stream_id):
                 self._take(message, now)
             return
-        self.inflows.reset(stream_id, code, now)
+        self._streams_in.reset(stream_id, code, now)
 
     def stop_sending(self, stream_id: int, now: float) -> None:
         """The client no longer reads one of our streams."""
@@ -112,7 +113,7 @@ class MoqtClient(EdgeClient):
 
     def receive_datagram(self, data: bytes, now: float) -> None:
         """An object in a datagram."""
-        self.inflows.datagram(data, now)
+        self._streams_in.datagram(data, now)
 
     def writable(self, now: float) -> None:
         """There is room to send again."""
@@ -153,8 +154,8 @@ class MoqtClient(EdgeClient):
 
     def expire(self, now: float) -> bool:
         """As `EdgeClient.expire`."""
-        self.inflows.expire(now)
-        return self.inflows.holding
+        self._streams_in.expire(now)
+        return self._streams_in.holding
 
     def left(self) -> None:
         """As `EdgeClient.left`."""
@@ -217,7 +218,7 @@ class MoqtClient(EdgeClient):
             case ClientSetup():
                 self.session.flush()
                 self.edge.client_ready(self)
-                self.inflows.release(None, now)
+                self._streams_in.release(None, now)
             case Subscribe():
                 self._subscribe(message, now)
             case RequestUpdate():
@@ -226,7 +227,7 @@ class MoqtClient(EdgeClient):
                 self._unsubscribed(request_id, now)
             case Publish():
                 if self._publishing.publish(message, now):
-                    self.inflows.release(message.alias, now)
+                    self._streams_in.release(message.alias, now)
             case PublishDone():
                 self._publishing.done(message, now)
             case PublishNamespace(request_id, namespace):
@@ -248,7 +249,7 @@ class MoqtClient(EdgeClient):
                 self.edge.statuses.ask(self, message, now)
             case SubscribeOk():
                 if self._publishing.accepted(message, now):
-                    self.inflows.release(message.alias, now)
+                    self._streams_in.release(message.alias, now)
             case PublishOk():
                 self._publish_ok(message, now)
             case FetchOk():

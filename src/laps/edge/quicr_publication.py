@@ -5,7 +5,7 @@
 
 In stream mode a group is a stream of MoQT's draft 16, its subgroup named after the first object in
 it, so that a group that two relays carry parts of, because its publisher moved from one to the
-other, is two subgroups. MoQT says how long an object is ahead of it, and a fragment does not: an
+other, is two subgroups. MoQT says how long an object is before it, and a fragment does not: an
 object in several fragments goes on when it is whole. In datagram mode each fragment is a datagram,
 at once.
 """

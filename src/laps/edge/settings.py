@@ -30,7 +30,7 @@ class EdgeSettings:
     "How long streams wait for the message that names their track."
     hold_bytes: int = 1024 * 1024
     "How much of them waits for each client."
-    subscribe_wait_s: float = 2.0
+    subscribe_wait_s: float = 1.0
     "A SUBSCRIBE waits this long for a publisher before it is refused."
     answer_wait_s: float = 1.0
     "How long another relay has to say how far a track is."

@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 GROUP_S: Final = 60.0
 GROUP_BYTES: Final = 1024 * 1024
 
-# The least urgent that there is: whatever else a relay carries goes ahead of word about it.
+# The least urgent that there is: whatever else a relay carries goes before what it says of itself.
 PRIORITY: Final = 255
 
 # Each kind has a part of the history to itself, so that the one that says most leaves the others
 # theirs.
 SHARES: Final = {"tracks": 0.5, "links": 0.25, "node": 0.125, "events": 0.125}
 
-# What is not here, behind the oldest group that is, never was.
+# What is not here, after the oldest group that is, never was.
 LAST_GROUP: Final = (1 << 62) - 1
 
 

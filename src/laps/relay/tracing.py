@@ -71,7 +71,7 @@ class Trace:
     def __init__(self, key: TrackKey, news: Callable[[], None]) -> None:
         self.key = key
         self.missed = 0
-        "How many there were that did not fit, behind those that wait."
+        "How many there were that did not fit, after those that wait."
         self._news = news
         "Called when something waits that did not before."
         self._waiting: deque[Arrival] = deque()

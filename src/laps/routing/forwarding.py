@@ -8,9 +8,9 @@ the targets of one link are that link's SNS, under an id of the link's own:
 
 As targets come and go, a set is updated in place, under the same id. When a target moves from one
 link to another, both links' sets are made anew, under new ids, the new link's first. A stream that
-is ahead of the word about its set then waits for it; under an old id it would go where the set was
-before, and arrive twice or not at all. An old set is kept as long as streams still run on it: the
-new path carries new streams while the old one finishes its own.
+arrives before the message about its set then waits for it; under an old id it would go where the
+set was before, and arrive twice or not at all. An old set is kept as long as streams still run on
+it: the new path carries new streams while the old one finishes its own.
 """
 
 from __future__ import annotations

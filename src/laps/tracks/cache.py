@@ -155,7 +155,7 @@ class CachedGroup:
         return max(ids, default=None)
 
     def end(self) -> int | None:
-        """The id behind the last object, where the publisher has said which that is."""
+        """The id after the last object, where the publisher has said which that is."""
         for stream in self.streams:
             scanner = stream.scan()
             if scanner.last_object_id is None:

@@ -79,7 +79,7 @@ def _offset(check: _Check) -> int:
 
 
 class CachedStream:
-    """The objects of one stream, behind its header; the header is kept decoded."""
+    """The objects of one stream, after its header; the header is kept decoded."""
 
     __slots__ = (
         "_checks",
@@ -106,7 +106,7 @@ class CachedStream:
         self.chunks: list[bytes | memoryview] = []
         self.size = 0
         self.base = 0
-        "Bytes that were here and were dropped; an object begins behind them."
+        "Bytes that were here and were dropped; an object begins after them."
         self.dropped_id: int | None = None
         "The id of the last object that was dropped."
         self.live = True
@@ -240,7 +240,7 @@ class CachedStream:
                 yield item
 
     def _read(self, offset: int) -> Iterator[tuple[Object, int]]:
-        """The objects from an offset on, or from some way ahead of it, and where their chunk is."""
+        """The objects from an offset on, or from some way before it, and where their chunk is."""
         reader = ObjectReader(self.header, BETWEEN_RELAYS)
         at = bisect_right(self._checks, offset, key=_offset) - 1
         if at >= 0:

@@ -1,7 +1,8 @@
 """What a relay remembers of a track beyond what it keeps: where something was, and is no more.
 
-An object that is not in the cache was let go, or never was. Who reads on behind it has to be told
-which. A publisher can be asked, but one that was started anew knows nothing of what came before it.
+An object that is not in the cache was let go, or never was. Whoever reads on after it has to be
+told which. A publisher can be asked, but one that was started anew knows nothing of what came before
+it.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class History:
             self._join(gaps.index(min(gaps)))
 
     def _join(self, at: int) -> None:
-        """With the span behind it."""
+        """With the span after it."""
         self._firsts.pop(at + 1)
         self._lasts[at] = max(self._lasts[at], self._lasts.pop(at + 1))
 

@@ -60,14 +60,14 @@ class Known:
         stops = [place for place in (upto, None if end is None else end - 1) if place is not None]
         stop = min(stops, default=None)
         expected = at.object
-        for first, behind_last in runs:
-            if behind_last <= expected:
+        for first, after_last in runs:
+            if after_last <= expected:
                 continue
             if stop is not None and first > stop:
                 break
             if first > expected:
                 gaps.append((Location(at.group, expected), Location(at.group, first - 1)))
-            expected = behind_last
+            expected = after_last
         if stop is None:
             gaps.append((Location(at.group, expected), Location(at.group, LAST_OBJECT)))
         elif expected <= stop:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class _Inflow:
+class _Reading:
     """A stream of objects on its way in."""
 
     publication: Publication
@@ -48,7 +48,7 @@ class _Inflow:
     translator: StreamTranslator | None
 
 
-class Inflows:
+class PublishedStreams:
     """The streams that one client writes."""
 
     def __init__(
@@ -65,28 +65,28 @@ class Inflows:
         limits = HoldLimits(edge.settings.hold_s, edge.settings.hold_bytes)
         # Relays name the subgroup of every stream: the first object, which may have its id, may be
         # one that they leave out.
-        self._objects: ObjectStreams[Publication, _Inflow] = ObjectStreams(
+        self._objects: ObjectStreams[Publication, _Reading] = ObjectStreams(
             session, client.publications, edge.counters, limits, needs_subgroup=True
         )
         self._reading = self._objects.reading
 
     def receive(self, stream_id: int, data: bytes, fin: bool, now: float) -> None:
         """Bytes of a stream."""
-        inflow = self._reading.get(stream_id)
-        if inflow is None:
+        reading = self._reading.get(stream_id)
+        if reading is None:
             self._perform(self._objects.receive(stream_id, data, fin, now), now)
             self._note_held()
-        elif inflow.translator is None:
-            self._pass(stream_id, inflow, data, fin, now)
+        elif reading.translator is None:
+            self._pass(stream_id, reading, data, fin, now)
         else:
-            self._pass(stream_id, inflow, inflow.translator.feed(data), fin, now)
+            self._pass(stream_id, reading, reading.translator.feed(data), fin, now)
 
     def reset(self, stream_id: int, code: int, now: float) -> None:
         """The client gave a stream up."""
         match self._objects.reset(stream_id):
-            case StreamReset(inflow):
+            case StreamReset(reading):
                 self._edge.relay.publish_reset(self._client, stream_id, code, now)
-                self._publications.stream_closed(inflow.publication, now)
+                self._publications.stream_closed(reading.publication, now)
             case FetchReset(request_id):
                 self._edge.upstream.refused(self._client, request_id, now)
 
@@ -141,21 +141,23 @@ class Inflows:
         if needs_translation(dialect, BETWEEN_RELAYS, header.has_extensions):
             translator = StreamTranslator(dialect, BETWEEN_RELAYS, header.has_extensions)
             data = translator.feed(data)
-        inflow = self._reading[event.stream_id] = _Inflow(publication, header.priority, translator)
+        reading = self._reading[event.stream_id] = _Reading(
+            publication, header.priority, translator
+        )
         data = encode_subgroup_header(header, BETWEEN_RELAYS) + bytes(data)
-        self._pass(event.stream_id, inflow, data, event.fin, now)
+        self._pass(event.stream_id, reading, data, event.fin, now)
 
     def _pass(
-        self, stream_id: int, inflow: _Inflow, data: bytes | memoryview, fin: bool, now: float
+        self, stream_id: int, reading: _Reading, data: bytes | memoryview, fin: bool, now: float
     ) -> None:
-        publication = inflow.publication
+        publication = reading.publication
         self._edge.relay.publish(
             self._client,
             publication.hash,
             stream_id,
             data,
             fin,
-            inflow.priority,
+            reading.priority,
             publication.ttl_us,
             now,
         )
