@@ -1,8 +1,7 @@
 """What a relay remembers of a track beyond what it keeps: where something was, and is no more.
 
 An object that is not in the cache was let go, or never was. Whoever reads on after it has to be
-told which. A publisher can be asked, but one that was started anew knows nothing of what came before
-it.
+told which. A publisher can be asked, but one that was started anew knows nothing of earlier times.
 """
 
 from __future__ import annotations
