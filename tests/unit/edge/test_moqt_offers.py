@@ -170,3 +170,17 @@ def test_who_leaves_takes_its_offers_along() -> None:
     sub.leave()
     pub.leave()
     net.check_empty()
+
+
+def test_an_offer_is_taken_up_long_after_it_was_made_also_far_away() -> None:
+    net, pub, sub = stage(DRAFT16, DRAFT16, 2)
+    watching(sub)
+    alias = pub.publish("demo/t")
+    net.run(0.1)
+    offer = told(sub)
+    net.run(100.0)  # nobody here has had anything to do with the track for long
+    sub.update(offer.request_id, forward=True)
+    net.run(0.1)
+    pub.stream(alias, 0, *objects_of(0, 1))
+    net.run(0.1)
+    assert sub.places == [(0, 0), (0, 1)]
