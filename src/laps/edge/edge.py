@@ -68,6 +68,7 @@ class Edge:
         self.requests = RelayRequests(
             context, self.queries, self.fetches, self.statuses, self.endings
         )
+        self._events = relay.tracks.events
         self._is_leaving = False
         self.going_to: Address | None = None
         "Where clients are sent, once we are about to stop."
@@ -125,7 +126,7 @@ class Edge:
 
     def perform(self, now: float) -> None:
         """Act on what was written down while a call into the relay, or a client, ran."""
-        received, events = self.relay.reach.received, self.relay.tracks.events
+        received, events = self.relay.reach.received, self._events
         while received or events:
             if received:
                 self.requests.receive(received.popleft(), now)
@@ -173,7 +174,7 @@ class Edge:
     def is_due(self) -> bool:
         """Whether `perform` or an earlier `tick` is wanted."""
         context = self.context
-        return bool(context.is_sooner or context.holding or self.relay.tracks.events)
+        return context.is_sooner or bool(context.holding) or bool(self._events)
 
     def tick(self, now: float) -> None:
         """Do what has fallen due."""

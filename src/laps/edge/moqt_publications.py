@@ -157,7 +157,8 @@ class MoqtPublications:
     def stream_closed(self, publication: Publication, now: float) -> None:
         """A stream of the track has ended."""
         publication.open_streams -= 1
-        self._maybe_ended(publication, now)
+        if publication.done is not None:
+            self._maybe_ended(publication, now)
 
     def _maybe_ended(self, publication: Publication, now: float) -> None:
         """PUBLISH_DONE may overtake the last streams: it counts them, so that we can wait.

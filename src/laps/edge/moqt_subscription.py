@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from laps.edge.client import EdgeSubscription
 from laps.tracks.sinks import Cut, Translated
+from laps.tracks.subscription import ESTABLISHED
 from laps.types import Location
 from laps.wire.moqt.codes import MoqtViolation, ResetCode, SessionCode
 from laps.wire.moqt.data import SubgroupHeader, decode_datagram, encode_subgroup_header
@@ -242,7 +243,7 @@ class MoqtSubscription(EdgeSubscription):
         now: float,
     ) -> OutStream | None:
         """As `Subscription.open`."""
-        if self.is_kept_for_later():
+        if self._state is not ESTABLISHED and self.is_kept_for_later():
             return None
         header = stream.header
         out = self._open(header, stream.subgroup, stream.ttl_us)
@@ -318,7 +319,7 @@ class MoqtSubscription(EdgeSubscription):
 
     def datagram(self, data: bytes, item: DatagramObject, now: float) -> None:
         """As `Subscription.datagram`."""
-        if self.is_kept_for_later():
+        if self._state is not ESTABLISHED and self.is_kept_for_later():
             return
         group, object_id = item.group, item.object_id
         if not self._passes(group) or Location(group, object_id) < self.start:

@@ -18,7 +18,7 @@ from laps.edge.media_queue import MediaQueue
 from laps.edge.quicr_history import QuicrHistory
 from laps.ranges import last_of
 from laps.tracks.cached_stream import Resume
-from laps.tracks.subscription import SubscriptionState
+from laps.tracks.subscription import ESTABLISHED, SubscriptionState
 from laps.types import Location
 from laps.wire.moqt.codes import MoqtViolation
 from laps.wire.moqt.data import ObjectStatus, decode_datagram
@@ -222,7 +222,7 @@ class QuicrSubscription(EdgeSubscription):
         now: float,
     ) -> OutStream | None:
         """As `Subscription.open`."""
-        if self.is_stopped or self.is_kept_for_later():
+        if self.is_stopped or (self._state is not ESTABLISHED and self.is_kept_for_later()):
             return None
         header = stream.header
         if header.group < self._floor.group:
@@ -243,7 +243,7 @@ class QuicrSubscription(EdgeSubscription):
 
     def datagram(self, data: bytes, item: DatagramObject, now: float) -> None:
         """As `Subscription.datagram`."""
-        if self.is_kept_for_later():
+        if self._state is not ESTABLISHED and self.is_kept_for_later():
             return
         if item.status is not None:
             self.status(item.group, item.object_id, item.status)
@@ -256,7 +256,7 @@ class QuicrSubscription(EdgeSubscription):
 
     def fragments(self, fragments: list[Fragment], terms: Terms, data: bytes, now: float) -> None:
         """As `Subscription.fragments`."""
-        if self.is_kept_for_later():
+        if self._state is not ESTABLISHED and self.is_kept_for_later():
             return
         seconds = terms.best_before_ms / 1000
         until = now + seconds if seconds else None

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from laps.routing.forwarding import Fib, Flow
     from laps.tracks.meter import Meter
     from laps.tracks.ports import Client, OutStream
+    from laps.tracks.track import Track
     from laps.tracks.tracks import Tracks
     from laps.types import SnsId, TrackHash, TrackKey
 
@@ -107,11 +108,11 @@ class DataPlane:
         self, client: Client, track: TrackHash, priority: int, ttl_us: int, now: float
     ) -> Passing:
         key = track.full_name_hash
-        flow = self._fib.get(FromClient(client, key))
+        found = self._tracks.track(track, now)
+        flow = self._flow_of(found, client)
         passing = Passing(flow)
         if flow is not None:
             self._open(passing, key, priority, ttl_us, wrapped=True)
-        found = self._tracks.track(track, now)
         passing.track = found
         passing.incoming = IncomingStream(found, client, priority, ttl_us)
         passing.meter = found.meter
@@ -130,10 +131,14 @@ class DataPlane:
         copies = found.datagram(data, None, now)
         if copies is None:
             return  # it arrived before
-        flow = self._fib.get(FromClient(client, key))
+        flow = self._flow_of(found, client)
         if flow is not None:
             copies += self._send_datagram(flow, key, data)
         self._count_datagram(found.meter, len(data), copies)
+
+    def _flow_of(self, track: Track, client: Client) -> Flow | None:
+        publication = track.publishers.get(client)
+        return None if publication is None else self._fib.get(publication.flow_key)
 
     # -- from a peer -------------------------------------------------------------------------------
 

@@ -168,8 +168,8 @@ class Reach:
         of the stream before the set sends it where the set was before; so they are given it apart
         as well, and keep what comes first.
         """
-        shared = self._tracks.shared
-        began, shared.began = shared.began, []
+        began = list(self._tracks.shared.began)
+        self._tracks.shared.began.clear()
         for key, stream, fin in began:
             track = self._tracks.get(key)
             for node_id, until in [] if track is None else list(track.joining.items()):

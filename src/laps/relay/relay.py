@@ -104,6 +104,7 @@ class Relay:
         self.router = Router(self.nodes, self.links, draining)
         self.fib = Fib(self.router)
         self.tracks = Tracks(self_info.id, self.subscribes, self.fib, settings.cache)
+        self._began = self.tracks.shared.began
         self.data = DataPlane(
             self.fib, self.links, self.tracks, settings.hold_s, settings.hold_bytes
         )
@@ -206,10 +207,7 @@ class Relay:
             link.end_stream(stream_id, DROPPED)
             return
         self.data.receive(link, stream_id, data, fin, self._stubs.get(link.id), now)
-        self._serve_joining(now)
-
-    def _serve_joining(self, now: float) -> None:
-        if self.tracks.shared.began:
+        if self._began:
             self.reach.serve_joining(now)
 
     def link_datagram(self, link: Link, data: bytes, now: float) -> None:
@@ -328,7 +326,8 @@ class Relay:
     ) -> None:
         """Bytes of a publisher's stream; the first with a new key opens it."""
         self.data.publish(client, track, stream_key, data, fin, priority, ttl_us, now)
-        self._serve_joining(now)
+        if self._began:
+            self.reach.serve_joining(now)
 
     def publish_reset(self, client: Client, stream_key: Hashable, code: int, now: float) -> None:
         """A publisher gave a stream up."""
@@ -480,7 +479,7 @@ class Relay:
             case SubscribeNodeSetAdv(sns_id, nodes) if takes_data:
                 self.ingress.advertised(link.id, sns_id, nodes)
                 self.data.sns_known(link, sns_id, now)
-                self._serve_joining(now)
+                self.reach.serve_joining(now)
             case SubscribeNodeSetWd(sns_id) if takes_data:
                 known = self.ingress.withdrawn(link.id, sns_id, now)
                 self.counters.unknown_sns_withdraws += not known

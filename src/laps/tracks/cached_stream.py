@@ -150,7 +150,8 @@ class CachedStream:
     def ended(self, *, fin: bool) -> None:
         """Nothing more comes; with a FIN it was all."""
         self.live, self.fin = False, fin
-        self._notify()
+        if self.waiting:
+            self._notify()
 
     def _notify(self) -> None:
         waiting, self.waiting = self.waiting, []

@@ -13,11 +13,12 @@ wanted, so that it is not asked again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from laps.errors import LocalProtocolError
+from laps.routing.forwarding import FromClient
 from laps.wire.moqt.messages import DEFAULT_PRIORITY
 
 if TYPE_CHECKING:
@@ -93,6 +94,11 @@ class Publication:
     "What stands for it among the announces, after its namespace was withdrawn."
     new_group: tuple[int, int] | None = None
     "The last new group that we asked for, and the largest group at that time."
+    flow_key: FromClient = field(init=False)
+    "What its flow is known by."
+
+    def __post_init__(self) -> None:
+        self.flow_key = FromClient(self.publisher, self.key)
 
     @property
     def key(self) -> TrackKey:

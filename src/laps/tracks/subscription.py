@@ -46,6 +46,9 @@ class SubscriptionState(Enum):
     CLOSED = auto()
 
 
+# A member of an enumeration takes a while to look up, and each stream and datagram asks for it.
+ESTABLISHED: Final = SubscriptionState.ESTABLISHED
+
 _NEXT: Final = {
     SubscriptionState.OFFERED: frozenset({SubscriptionState.ESTABLISHED, SubscriptionState.CLOSED}),
     SubscriptionState.WAITING: frozenset(
@@ -103,7 +106,7 @@ class Subscription:
     @property
     def is_established(self) -> bool:
         """Whether it has been answered, and objects flow."""
-        return self._state is SubscriptionState.ESTABLISHED
+        return self._state is ESTABLISHED
 
     @property
     def is_unanswered(self) -> bool:
@@ -163,7 +166,7 @@ class Subscription:
         """
         if self._state is SubscriptionState.WAITING:
             self._owner.first_data(self)
-        return self._state is not SubscriptionState.ESTABLISHED
+        return self._state is not ESTABLISHED
 
 
 class PlainSubscriber:

@@ -280,7 +280,7 @@ class Tracks:
 
     def _release(self, track: Track, publication: Publication, change: TrackChange) -> None:
         client, kept = publication.publisher, publication.kept
-        change.sns += self._fib.remove(FromClient(client, track.key))
+        change.sns += self._fib.remove(publication.flow_key)
         track.release(publication)
         change.release.append(publication)
         if kept is not None:
