@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from laps.ranges import LAST_OBJECT
+from laps.ranges import LAST_OBJECT, RangeSet
 from laps.tracks.cached_stream import CachedStream
 from laps.tracks.history import History
 from laps.types import Location
@@ -111,13 +111,7 @@ class CachedGroup:
         found += [(object_id, object_id + 1) for object_id, _ in self.in_datagrams(now, oldest)]
         for stream in self.streams:
             found += stream.ids(oldest)
-        joined: list[tuple[int, int]] = []
-        for first, end in sorted(found):
-            if joined and first <= joined[-1][1]:
-                joined[-1] = joined[-1][0], max(joined[-1][1], end)
-            else:
-                joined.append((first, end))
-        return joined
+        return list(RangeSet(sorted(found)))
 
     def end_of_track(self, now: float) -> int | None:
         """The id of what marks the end of the track, if that is here."""

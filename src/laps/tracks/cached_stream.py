@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from laps.ranges import Numbers
 from laps.wire.moqt.boundaries import BoundaryScanner
 from laps.wire.moqt.codes import MoqtViolation
 from laps.wire.moqt.dialect import BETWEEN_RELAYS
@@ -82,10 +83,10 @@ class CachedStream:
     """The objects of one stream, after its header; the header is kept decoded."""
 
     __slots__ = (
+        "_begun",
         "_checks",
         "_group",
         "_marks",
-        "_runs",
         "_scanned",
         "base",
         "chunks",
@@ -120,8 +121,8 @@ class CachedStream:
         self._group = group
         self._marks = [(0, now)]
         self._checks: list[_Check] = []
-        self._runs: list[tuple[int, int]] = []
-        "Ids that follow each other, from and up to, as far as they have begun."
+        self._begun: Numbers | None = None
+        "The ids of objects that have begun, and are still here; none before somebody looks."
 
     @property
     def subgroup(self) -> int:
@@ -185,23 +186,19 @@ class CachedStream:
 
     def _note(self, boundaries: list[Boundary]) -> None:
         """Objects have begun."""
-        runs = self._runs
+        begun = self._begun = self._begun or Numbers()
         first, last = boundaries[0][0], boundaries[-1][0]
-        if last - first + 1 == len(boundaries) and runs and runs[-1][1] == first:  # nearly always
-            runs[-1] = runs[-1][0], last + 1
+        if last - first + 1 == len(boundaries):  # nearly always
+            begun.add_range(first, last + 1)
             return
         for boundary in boundaries:
-            number = boundary[0]
-            if runs and runs[-1][1] == number:
-                runs[-1] = runs[-1][0], number + 1
-            else:
-                runs.append((number, number + 1))
+            begun.add(boundary[0])
 
     def ids(self, oldest: float) -> Iterator[tuple[int, int]]:
         """The ids of objects that are whole, from and up to, without those of before a time."""
         end = self.scan().complete_id + 1
         begin = self._first_since(oldest)
-        for first, upto in self._runs:
+        for first, upto in self._begun or ():
             if first < end and upto > begin:
                 yield max(first, begin), min(upto, end)
 
@@ -280,7 +277,8 @@ class CachedStream:
         self.chunks = kept
         self._scanned = len(kept)
         self._checks.clear()
-        self._runs = [(first, end) for first, end in self._runs if end > scanner.complete_id + 1]
+        if self._begun is not None:
+            self._begun.remove_range(0, scanner.complete_id + 1)
         self.base += cut
         self.dropped_id = scanner.complete_id
         self._marks = self._marks[max(0, bisect_right(self._marks, (self.base, 1e18)) - 1) :]
@@ -294,7 +292,7 @@ class CachedStream:
         self.chunks = []
         self._scanned = 0
         self._checks.clear()
-        self._runs.clear()
+        self._begun = None
         self._shrink(freed)
         self._notify()
         return freed
