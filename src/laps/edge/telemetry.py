@@ -136,7 +136,7 @@ class Telemetry:
             track.cached.clear()
             track.cached = CachedTrack(output.history)
             output.bound(self.settings)
-            track.publish(self, -1)
+            track.is_own = True
             info = announce_info(self._relay.id, self.namespace, name.name)
             self._relay.announce(self, info, now, (self.namespace, name.name))
 
@@ -150,8 +150,7 @@ class Telemetry:
         self._relay.client_closed(self, now)
         for output in outputs:
             track = output.track
-            if (publication := track.publishers.get(self)) is not None:
-                track.end_publication(publication)
+            track.is_own = False
             done = PublishDone(0, DoneCode.TRACK_ENDED, reason=reason)
             self._edge.endings.publisher_ended(track, done, now)
             track.cached = CachedTrack(self._relay.tracks.cache)

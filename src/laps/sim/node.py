@@ -30,6 +30,9 @@ EPOCH: Final = 1_700_000_000
 # A relay that is stopped has this long to say goodbye.
 DRAIN_S: Final = 1.0
 
+# Links here are long and lossy, and word of a publisher may take a while.
+EDGE: Final = EdgeSettings(subscribe_wait_s=2.0)
+
 # A relay that wants to be called this often at one moment would never stop.
 MOST_TICKS_AT_ONCE: Final = 100
 
@@ -97,7 +100,7 @@ class SimNode:
             latitude=spec.latitude,
         )
         self.relay = Relay(info, self.role, self._settings, EPOCH)
-        self.edge = Edge(self.relay, EdgeSettings())
+        self.edge = Edge(self.relay, EDGE)
         self._tick_at = None
         self._is_stopping = False
         self._changed()

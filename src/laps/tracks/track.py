@@ -101,6 +101,8 @@ class Track:
         "Nodes that joined a set that others are in, and until when relays may not know of it."
         self.fragments: TrackFragments | None = None
         "What arrived in fragments and is not whole, if anything did."
+        self.is_own = False
+        "The relay publishes it about itself, and keeps it whether or not anybody reads it."
         self.fetches: set[UpstreamFetch] = set()
         "Ranges that are being fetched from elsewhere."
         self.final: Location | None = None
@@ -123,7 +125,8 @@ class Track:
     def is_needed(self) -> bool:
         """Whether anybody has to do with it, or anything is kept of it."""
         return bool(
-            self._subscribers
+            self.is_own
+            or self._subscribers
             or self._publishers
             or self.streams
             or self.fetches
