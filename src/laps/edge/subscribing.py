@@ -133,6 +133,8 @@ class Subscribing:
         self, subscription: EdgeSubscription, largest: Location | None, now: float
     ) -> None:
         """The track is there: answer, unless all that is wanted of it is in the past."""
+        if not subscription.is_unanswered:
+            return
         if largest is not None and subscription.is_past(largest):
             reason = (
                 f"group {subscription.end_group} is past: the track is at group {largest.group}"

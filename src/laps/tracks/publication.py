@@ -1,10 +1,10 @@
 """A publisher of a track: what it was asked, what it answered, and how far it is.
 
       asked ──► ASKED ── it accepts ──► PUBLISHING ── PUBLISH_DONE ──► ENDING ──► ENDED
-                  ├───── it refuses ──► REFUSED ────────────────────────────────────┤
-                  └───── PUBLISH_DONE comes first ───────────────────► ENDING       │
-      it publishes by itself, or has nothing to answer ──► PUBLISHING               │
-      any ── nobody wants it any more, or the publisher has left ──────────────────► ┘
+                  └───── it refuses ──► REFUSED
+      it publishes by itself, or has nothing to answer ──► PUBLISHING
+      ASKED ── PUBLISH_DONE comes first ──► ENDING
+      any ── nobody wants it any more, or the publisher left ──► ENDED
 
 `wanted` goes beside the states: whether somebody wants the track, so that the publisher was asked
 and its flow is laid out. One that has ended, or has refused, stays in the track's table while it is
