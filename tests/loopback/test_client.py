@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 import laps
 from laps.client import Location, NamespaceEvent, ObjectStatus, RequestRefused, SessionClosed
@@ -215,6 +216,26 @@ async def test_a_publisher_may_wait_for_the_first_subscriber() -> None:
         await write(track, 3)
         again = there.subscribe("demo", "shy", start="start")
         assert await take(again, 3) == numbered(1, 2, 3)
+
+
+@on_loop
+async def test_who_waits_for_a_track_sees_a_publisher_that_comes_and_goes() -> None:
+    settings = config()
+    settings = replace(settings, clients=replace(settings.clients, subscribe_wait_s=0.6))
+    async with relaying(settings) as relay, two(relay) as (here, there):
+        waiting = []
+        for number in range(8):
+            objects = there.subscribe("demo", f"brief-{number}")
+            waiting.append(asyncio.create_task(take(objects, 1)))
+            await asyncio.sleep(0.17)  # each is between two questions at another time
+        await asyncio.sleep(2.5)
+        tracks = [await here.publish("demo", f"brief-{number}") for number in range(8)]
+        for track in tracks:
+            await track.write(b"x")
+        await asyncio.sleep(0.3)
+        for track in tracks:
+            await track.end()
+        assert await asyncio.wait_for(asyncio.gather(*waiting), 5) == [[b"x"]] * 8
 
 
 @on_loop

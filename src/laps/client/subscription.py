@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from time import monotonic
 from typing import TYPE_CHECKING, Final, Literal
 
 from laps.client.fetching import ATTEMPTS, FetchRun
@@ -50,9 +51,11 @@ log = logging.getLogger(__name__)
 
 Start = Literal["latest", "next", "current", "start"] | Location | tuple[int, int]
 
-# A relay waits about a second for a publisher before it says that there is none.
 RETRY_FIRST_S: Final = 0.05
 RETRY_MOST_S: Final = 1.0
+# A relay that waits this long for a publisher before it says that there is none is asked again at
+# once: between two questions a publisher could come and go unseen.
+HELD_S: Final = 0.5
 
 # Answers to SUBSCRIBE that another time may change.
 _LATER: Final = (RequestCode.DOES_NOT_EXIST, RequestCode.TIMEOUT)
@@ -199,6 +202,7 @@ class Subscription(Following):
                 channel, self, message, ordered=self._ordered, patience_s=self._patience
             )
             accepted = False
+            asked_at = monotonic()
             try:
                 answer = await lane.answer
                 accepted = not isinstance(answer, RequestError)
@@ -217,8 +221,11 @@ class Subscription(Following):
             if not self._begun:
                 self._missed = True
                 filter_type = FilterType.LARGEST_OBJECT
-            await asyncio.sleep((answer.retry_ms or 0) / 1000 or wait)
-            wait = min(2 * wait, RETRY_MOST_S)
+            if answer.retry_ms:
+                await asyncio.sleep(answer.retry_ms / 1000)
+            elif monotonic() - asked_at < HELD_S:
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, RETRY_MOST_S)
         return None
 
     async def _has_ended(self, channel: Channel) -> bool:
