@@ -43,26 +43,34 @@ class ClientIndex:
 
     def __init__(self) -> None:
         self._keys: dict[Client, dict[TrackKey, None]] = {}
+        self._clients: dict[TrackKey, int] = {}
 
     def add(self, client: Client, key: TrackKey) -> None:
         """A client has to do with a track."""
-        self._keys.setdefault(client, {})[key] = None
+        keys = self._keys.setdefault(client, {})
+        if key not in keys:
+            keys[key] = None
+            self._clients[key] = self._clients.get(key, 0) + 1
 
     def discard(self, client: Client, key: TrackKey) -> None:
         """It no longer has."""
         keys = self._keys.get(client)
-        if keys is not None:
-            keys.pop(key, None)
-            if not keys:
-                del self._keys[client]
+        if keys is None or key not in keys:
+            return
+        del keys[key]
+        if not keys:
+            del self._keys[client]
+        self._clients[key] -= 1
+        if not self._clients[key]:
+            del self._clients[key]
 
     def of(self, client: Client) -> list[TrackKey]:
         """The tracks of a client."""
         return list(self._keys.get(client, ()))
 
-    def keys(self) -> set[TrackKey]:
-        """The tracks that any client has to do with."""
-        return {key for keys in self._keys.values() for key in keys}
+    def __len__(self) -> int:
+        """How many tracks any client has to do with."""
+        return len(self._clients)
 
 
 class Shared:
@@ -80,6 +88,8 @@ class Shared:
         "What each client subscribes to."
         self.asked = ClientIndex()
         "What each publisher was asked for."
+        self.wanted = 0
+        "How many tracks somebody here wants."
         self.waiting: dict[TrackKey, None] = {}
         "Tracks with subscriptions that have not been answered."
         self.upstream_fetches: dict[int, UpstreamFetch] = {}

@@ -160,18 +160,22 @@ class Track:
     def add_subscriber(self, client: Client, subscriber: Subscriber) -> None:
         """Somebody is to be given it, in place of what the client had before."""
         self.remove_subscriber(client)
+        was_wanted = self.is_wanted
         self._subscribers[client] = subscriber
         self._offered += subscriber.state is SubscriptionState.OFFERED
+        self.shared.wanted += self.is_wanted - was_wanted
         self._index(subscriber)
         self.shared.subscribed.add(client, self.key)
         self.shared.has_moved(self.meter)
 
     def remove_subscriber(self, client: Client) -> None:
         """A client is given it no more."""
+        was_wanted = self.is_wanted
         subscriber = self._subscribers.pop(client, None)
         if subscriber is None:
             return
         self._offered -= subscriber.state is SubscriptionState.OFFERED
+        self.shared.wanted += self.is_wanted - was_wanted
         if isinstance(subscriber, Subscription):
             self._unindex(subscriber)
         self.shared.subscribed.discard(client, self.key)
@@ -184,16 +188,17 @@ class Track:
     def subscription_changed(self, subscription: Subscription, was: SubscriptionState) -> None:
         """A subscription has gone from one state to another."""
         if self._subscribers.get(subscription.client) is subscription:
+            was_wanted = self.is_wanted
             self._offered -= was is SubscriptionState.OFFERED
+            self.shared.wanted += self.is_wanted - was_wanted
             self._index(subscription)
 
     def _index(self, subscriber: Subscriber) -> None:
-        if isinstance(subscriber, Subscription):
-            if subscriber.is_unanswered:
-                self._waiting[subscriber] = None
-                self.shared.waiting[self.key] = None
-            else:
-                self._unindex(subscriber)
+        if isinstance(subscriber, Subscription) and subscriber.is_unanswered:
+            self._waiting[subscriber] = None
+            self.shared.waiting[self.key] = None
+        elif isinstance(subscriber, Subscription):
+            self._unindex(subscriber)
 
     def _unindex(self, subscriber: Subscription) -> None:
         self._waiting.pop(subscriber, None)
@@ -210,12 +215,8 @@ class Track:
     @property
     def answering(self) -> list[Publication]:
         """The publications of those who answer themselves and have not ended."""
-        return [
-            publication
-            for publication in self._publishers.values()
-            if publication.publisher.answers is Answers.ITSELF
-            and publication.state is not PublicationState.ENDED
-        ]
+        current = [it for it in self._publishers.values() if it.state is not PublicationState.ENDED]
+        return [it for it in current if it.publisher.answers is Answers.ITSELF]
 
     def ask(self, client: Client) -> Publication | None:
         """Somebody wants the track: the publication to ask for it; None if it was asked already."""
@@ -417,8 +418,7 @@ class Track:
         group = self.cached.groups.get(item.group)
         carried = carried_of(item) if item.extensions else None
         if group is not None and item.object_id in group.datagrams:
-            offset = 0 if carried is None else carried[0].offset
-            if not self._begins_anew(group, item, offset, now):
+            if not self._begins_anew(group, item, carried[0].offset if carried else 0, now):
                 self.shared.counters.duplicates += 1
                 return None
             self._start_over()

@@ -112,8 +112,7 @@ class Tracks:
 
     def wanted(self) -> int:
         """How many are wanted or asked for here."""
-        asked = len(self.shared.asked.keys())
-        return sum(track.is_wanted for track in self._tracks.values()) + asked
+        return self.shared.wanted + len(self.shared.asked)
 
     def expire(self, now: float) -> None:
         """Forget what is too old, and tracks that nothing is left of."""

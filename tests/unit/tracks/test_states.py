@@ -163,7 +163,7 @@ def test_a_track_follows_the_states_of_its_subscription(
         if number:
             subscription.advance(state)
         waits = state in (WAITING, ASKING)
-        assert track.is_wanted == (state is not OFFERED)
+        assert track.is_wanted == tracks.wanted() == (state is not OFFERED)
         assert track.waiting == ([subscription] if waits else [])
         assert tracks.waiting() == ([track] if waits else [])
     if closed_first:
@@ -175,6 +175,7 @@ def test_a_track_follows_the_states_of_its_subscription(
         assert (track.waiting, tracks.waiting()) == ([], [])
         subscription.advance(CLOSED)
     assert (track.is_wanted, track.waiting, tracks.waiting()) == (False, [], [])
+    assert tracks.wanted() == 0
 
 
 def test_a_track_waits_as_long_as_any_of_its_subscriptions(tracks: Tracks, track: Track) -> None:
@@ -212,9 +213,11 @@ def test_who_takes_the_place_of_another_is_counted_once(tracks: Tracks, track: T
     assert (track.is_wanted, track.waiting) == (True, [waiting])
     track.add_subscriber(client, PlainSubscriber(client, track.hash))
     assert (track.is_wanted, track.waiting, tracks.waiting()) == (True, [], [])
+    assert tracks.wanted() == 1
     track.remove_subscriber(client)
     track.remove_subscriber(client)
     assert not track.is_wanted
+    assert tracks.wanted() == 0
 
 
 def test_a_track_is_wanted_besides_a_client_by_others_that_were_not_only_offered_it(
