@@ -7,6 +7,7 @@ LapsError
     ProtocolError                     carries the wire `code` that closes the connection or stream
         LocalProtocolError            we were about to break the protocol
         RemoteProtocolError           the peer broke it
+            LimitExceeded              1
             NotAuthorized              8
             ConnectNotReceived        32
             ConnectResponseNotReceived 33
@@ -19,6 +20,8 @@ LapsError
         StreamLimitReached
         SendBufferFull
         DatagramTooLarge
+    ObjectTooLarge                    an object of more bytes than can be written, or are read
+    ObjectsMissing                    a strict reader was not given all of a track
     RequestRefused                    the relay said no to what an application asked for
     SessionClosed                     the session of an application with its relay is over
 """
@@ -26,7 +29,7 @@ LapsError
 
 import json
 from enum import IntEnum
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class CloseCode(IntEnum):
@@ -107,6 +110,12 @@ class RemoteProtocolError(ProtocolError):
     """The peer broke the protocol; `code` is what it is closed or reset with."""
 
 
+class LimitExceeded(RemoteProtocolError):
+    """The peer asks to hold more than it may; the document has no code for it but the graceful."""
+
+    code = CloseCode.GRACEFUL
+
+
 class NotAuthorized(RemoteProtocolError):
     """The peer may not do what it asked for."""
 
@@ -165,6 +174,10 @@ class ConnectionClosed(TransportError):
         self.application = application
         """`code` is the application's, not QUIC's."""
 
+    def again(self) -> Self:
+        """The same to raise: one that is kept must not gather the frames of all who hear it."""
+        return type(self)(self.code, self.reason, self.by_peer, self.application)
+
     def __str__(self) -> str:
         who = "the peer" if self.by_peer else "us"
         error = f"application error {self.code}" if self.application else f"QUIC error {self.code}"
@@ -185,6 +198,14 @@ class SendBufferFull(TransportError):
 
 class DatagramTooLarge(TransportError):
     """The datagram does not fit the path."""
+
+
+class ObjectTooLarge(LapsError):
+    """An object has more bytes than can be written, or than its reader takes."""
+
+
+class ObjectsMissing(LapsError):
+    """A reader that wants all of a track was not given some of it."""
 
 
 class RequestRefused(LapsError):

@@ -29,9 +29,22 @@ MAX_FULL_NAME_BYTES: Final = 4096
 # --- to text ---------------------------------------------------------------------------------
 
 
+# What a terminal or a page acts on, or shows as nothing, where a name should be seen: controls,
+# what turns the direction of writing, ends of lines and what has no width. Joiners belong to words.
+_HIDDEN: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e"
+    "\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+
+
+def visible(text: str) -> str:
+    r"""Text of others for a person to see: what would not be seen as it is, as \xe2\x80\xae."""
+    return _HIDDEN.sub(lambda found: "".join(f"\\x{byte:02x}" for byte in found[0].encode()), text)
+
+
 def bytes_text(data: bytes) -> str:
-    r"""A name as text, with \xff for bytes that are not."""
-    return data.decode(errors="backslashreplace")
+    r"""A name as text, with \xff for bytes that are not, or that cannot be seen."""
+    return visible(data.decode(errors="backslashreplace"))
 
 
 def namespace_text(namespace: Namespace) -> str:

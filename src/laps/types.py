@@ -201,8 +201,12 @@ def hash_track(track: TrackName) -> TrackHash:
     """Every hash of a full track name."""
     namespace_hash = hash_namespace(track.namespace)
     name_hash = hash_bytes(track.name)
-    full_name_hash = hash_bytes(namespace_hash.to_bytes(8) + name_hash.to_bytes(8))
-    return TrackHash(namespace_hash, name_hash, TrackKey(full_name_hash))
+    return TrackHash(namespace_hash, name_hash, full_name_hash(namespace_hash, name_hash))
+
+
+def full_name_hash(namespace_hash: int, name_hash: int) -> TrackKey:
+    """The hash of a track's full name, from those of its namespace and name."""
+    return TrackKey(hash_bytes(namespace_hash.to_bytes(8) + name_hash.to_bytes(8)))
 
 
 def track_alias(full_name_hash: TrackKey) -> int:
@@ -256,9 +260,11 @@ class NamespaceInfo:
 def sequence_newer(a: int, b: int) -> bool:
     """Whether sequence `a` comes after `b` in 16-bit serial arithmetic (RFC 1982).
 
-    Of two numbers exactly half the circle apart RFC 1982 orders neither, and neither is newer.
+    Of two numbers exactly half the circle apart RFC 1982 orders neither. Here the larger is newer,
+    so that two relays that hold one each come to hold the same.
     """
-    return 0 < (a - b & 0xFFFF) < 0x8000
+    distance = a - b & 0xFFFF
+    return 0 < distance < 0x8000 or (distance == 0x8000 and a > b)
 
 
 def next_sequence(last: int | None, seconds: int) -> int:
@@ -270,7 +276,8 @@ def next_sequence(last: int | None, seconds: int) -> int:
     if last is None:
         return by_clock
     following = (last + 1) & 0xFFFF
-    return by_clock if sequence_newer(by_clock, following) else following
+    ahead = sequence_newer(by_clock, last) and sequence_newer(by_clock, following)
+    return by_clock if ahead else following
 
 
 # --- addresses -------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from laps.errors import CloseCode, ConnectionClosed, InvalidText, LapsError, Pro
 @pytest.mark.parametrize(
     ("error", "code"),
     [
+        (errors.LimitExceeded, 1),
         (errors.NotAuthorized, 8),
         (errors.ConnectNotReceived, 32),
         (errors.ConnectResponseNotReceived, 33),

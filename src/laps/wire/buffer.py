@@ -40,7 +40,7 @@ def encode_varint(value: int) -> bytes:
     raise LocalProtocolError(f"{value} is too large: a varint holds 0 to 2^62-1")
 
 
-def decode_varint(view: bytes | memoryview, offset: int = 0) -> tuple[int, int]:
+def decode_varint(view: bytes | bytearray | memoryview, offset: int = 0) -> tuple[int, int]:
     """The value and the offset behind it, or `Incomplete`."""
     available = len(view) - offset
     if available < 1:

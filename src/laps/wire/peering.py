@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from laps.errors import InvalidEncoding
 from laps.types import (
@@ -167,6 +167,22 @@ def _decode_enum(kind: type[_Enum], value: int, field: str) -> _Enum:
 
 _PATH_ITEM = struct.Struct(">QQ")
 
+# A name of the DNS with a port, four times over: a contact is where to dial, and no story.
+MAX_CONTACT_BYTES: Final = 1024
+# Far more than any network is wide. One that is longer ends here, as if it led nowhere.
+MAX_PATH_NODES: Final = 255
+
+
+def _check_contact(length: int) -> None:
+    if length > MAX_CONTACT_BYTES:
+        problem = f"{length} bytes are more than the {MAX_CONTACT_BYTES} of an address"
+        raise InvalidEncoding(f"contact: {problem}")
+
+
+def _check_path(length: int) -> None:
+    if length > MAX_PATH_NODES:
+        raise InvalidEncoding(f"node_path: {length} nodes are more than {MAX_PATH_NODES}")
+
 
 def _check_position(longitude: float, latitude: float) -> None:
     # Written so that NaN fails as well.
@@ -179,6 +195,8 @@ def _check_position(longitude: float, latitude: float) -> None:
 def _encode_node_info(info: NodeInfo, mode: bytes = b"") -> bytes:
     _check_position(info.longitude, info.latitude)
     contact = info.contact.encode()
+    _check_contact(len(contact))
+    _check_path(len(info.path))
     return b"".join(
         (
             struct.pack(">QB", info.id, info.type),
@@ -198,14 +216,17 @@ def _decode_node_info(cursor: Cursor) -> NodeInfo:
 
 
 def _decode_node_info_rest(cursor: Cursor, node_id: NodeId, node_type: NodeType) -> NodeInfo:
+    contact_len = cursor.varint("contact_len")
+    _check_contact(contact_len)
     try:
-        contact = str(cursor.take(cursor.varint("contact_len"), "contact"), "utf-8")
+        contact = str(cursor.take(contact_len, "contact"), "utf-8")
     except UnicodeDecodeError as error:
         raise InvalidEncoding(f"contact is not UTF-8 at its byte {error.start}") from None
     longitude, latitude = cursor.f64("longitude"), cursor.f64("latitude")
     _check_position(longitude, latitude)
     if odd := cursor.remaining % _PATH_ITEM.size:
         raise InvalidEncoding(f"node_path is not a multiple of 16 bytes: {odd} left over")
+    _check_path(cursor.remaining // _PATH_ITEM.size)
     path = tuple(
         NodePathItem(NodeId(hop), srtt_us) for hop, srtt_us in _PATH_ITEM.iter_unpack(cursor.rest())
     )

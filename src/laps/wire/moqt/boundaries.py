@@ -75,6 +75,16 @@ class BoundaryScanner:
         """Nothing of an unfinished object was seen."""
         return self.next_object_offset == self.offset
 
+    @property
+    def in_header(self) -> bool:
+        """An object has begun whose payload has not."""
+        return not (self._in_payload or self.at_boundary)
+
+    @property
+    def payload_end(self) -> int | None:
+        """Where the payload under way ends; None if none is."""
+        return self.offset + self._skip if self._in_payload else None
+
     def copy(self) -> BoundaryScanner:
         """Another one that goes on from here."""
         other = BoundaryScanner.__new__(BoundaryScanner)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laps.wire.buffer import Cursor
+    from laps.wire.moqt.tolerance import MessageCursor
 
 
 class Codec(NamedTuple):
@@ -20,7 +21,7 @@ class Codec(NamedTuple):
     message: type[m.Message]
     encode: Callable[[Any], bytes]
     """The payload, or `LocalProtocolError`."""
-    decode: Callable[[Cursor], m.Message]
+    decode: Callable[[MessageCursor], m.Message]
     """The message, from a cursor over the whole payload."""
     kind: m.RequestKind | None = None
     """The request that this message answers, where the draft has a type for each."""

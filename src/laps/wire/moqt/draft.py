@@ -15,15 +15,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from laps.errors import InvalidEncoding, LocalProtocolError
-from laps.wire.buffer import Cursor, Incomplete, decode_varint, encode_varint
+from laps.wire.buffer import Incomplete, decode_varint, encode_varint
 from laps.wire.moqt.codes import MoqtViolation, SessionCode, violation
 from laps.wire.moqt.messages import RequestError, RequestOk
+from laps.wire.moqt.tolerance import MessageCursor
 
 if TYPE_CHECKING:
     from enum import IntEnum
 
     from laps.wire.moqt.codec import Codec
     from laps.wire.moqt.messages import Message, RequestKind
+    from laps.wire.moqt.tolerance import Tolerance
 
 MAX_PAYLOAD_BYTES: Final = 0xFFFF
 
@@ -107,13 +109,21 @@ class Dialect:
             raise LocalProtocolError(f"{name}: {problem}")
         return b"".join((encode_varint(codec.message_type), len(payload).to_bytes(2), payload))
 
-    def decode(self, message_type: int, payload: bytes | memoryview) -> Message:
-        """The message that the payload holds, or `MoqtViolation`."""
+    def decode(
+        self,
+        message_type: int,
+        payload: bytes | memoryview,
+        tolerated: list[Tolerance] | None = None,
+    ) -> Message:
+        """The message that the payload holds, or `MoqtViolation`.
+
+        What was tolerated is added to the list; where there is none, nothing is.
+        """
         codec = self._decoders.get(message_type)
         if codec is None:
             raise violation(f"message type {message_type:#x} is unknown")
         name = self.types(message_type).name
-        cursor = Cursor(memoryview(payload), whole=True)
+        cursor = MessageCursor(memoryview(payload), tolerated)
         try:
             message = codec.decode(cursor)
         except InvalidEncoding as error:
@@ -133,10 +143,19 @@ class Dialect:
         `Incomplete` until all of it is there; what must be held until then is at most 65,545 bytes.
         """
         view = memoryview(buffer)
-        message_type, start = decode_varint(view, offset)
-        if len(view) < start + 2:
-            raise Incomplete
-        end = start + 2 + (view[start] << 8 | view[start + 1])
+        message_type, start, end = Dialect.measure(view, offset)
         if len(view) < end:
             raise Incomplete
-        return message_type, view[start + 2 : end], end
+        return message_type, view[start:end], end
+
+    @staticmethod
+    def measure(buffer: bytes | bytearray | memoryview, offset: int = 0) -> tuple[int, int, int]:
+        """The type of the message at `offset`, and where its payload begins and will end.
+
+        `Incomplete` until its length is there.
+        """
+        message_type, start = decode_varint(buffer, offset)
+        if len(buffer) < start + 2:
+            raise Incomplete
+        size = buffer[start] << 8 | buffer[start + 1]
+        return message_type, start + 2, start + 2 + size

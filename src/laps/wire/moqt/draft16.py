@@ -47,6 +47,7 @@ from laps.wire.moqt.setup import decode_setup_parameters, encode_setup_parameter
 
 if TYPE_CHECKING:
     from laps.wire.buffer import Cursor
+    from laps.wire.moqt.tolerance import MessageCursor
 
 
 class MessageType(IntEnum):
@@ -108,7 +109,7 @@ def _encode_setup(message: m.ClientSetup | m.ServerSetup) -> bytes:
 # The draft leaves open whether EXPIRES belongs here: it is read, as one of SUBSCRIBE_OK's.
 
 
-def _decode_request_ok(cursor: Cursor) -> m.RequestOk:
+def _decode_request_ok(cursor: MessageCursor) -> m.RequestOk:
     request_id = cursor.varint("the request id")
     said = p.read_parameters(cursor, *p.TRACK_STATE)
     return m.RequestOk(request_id, None, p.decode_largest(said), p.decode_expires(said))
@@ -141,11 +142,11 @@ def _encode_request_error(message: m.RequestError) -> bytes:
 # request id(var-int) | track | parameters
 
 
-def _decode_subscribe(cursor: Cursor) -> m.Subscribe:
+def _decode_subscribe(cursor: MessageCursor) -> m.Subscribe:
     request_id = cursor.varint("the request id")
     track = decode_track(cursor, empty_fields=False)
     said = p.read_parameters(cursor, TOKEN, *p.SUBSCRIPTION)
-    return m.Subscribe(request_id, track, tokens=said.tokens, **p.decode_subscription(said))
+    return m.Subscribe(request_id, track, tokens=said.tokens, **p.decode_subscription(cursor, said))
 
 
 def _encode_subscribe(message: m.Subscribe) -> bytes:
@@ -158,7 +159,7 @@ def _encode_subscribe(message: m.Subscribe) -> bytes:
 # request id(var-int) | track alias(var-int) | parameters | extensions
 
 
-def _decode_subscribe_ok(cursor: Cursor) -> m.SubscribeOk:
+def _decode_subscribe_ok(cursor: MessageCursor) -> m.SubscribeOk:
     request_id, alias = cursor.varint("the request id"), cursor.varint("the track alias")
     said = p.read_parameters(cursor, *p.TRACK_STATE)
     largest, expires_ms = p.decode_largest(said), p.decode_expires(said)
@@ -177,7 +178,7 @@ def _encode_subscribe_ok(message: m.SubscribeOk) -> bytes:
 _UPDATE = (TOKEN, p.DELIVERY_TIMEOUT, p.FORWARD, p.PRIORITY, p.FILTER, p.NEW_GROUP)
 
 
-def _decode_request_update(cursor: Cursor) -> m.RequestUpdate:
+def _decode_request_update(cursor: MessageCursor) -> m.RequestUpdate:
     request_id, existing_id = cursor.varint("the request id"), cursor.varint("the existing id")
     said = p.read_parameters(cursor, *_UPDATE)
     forward = said.number(p.FORWARD)
@@ -187,7 +188,7 @@ def _decode_request_update(cursor: Cursor) -> m.RequestUpdate:
         p.decode_filter_parameter(said.data(p.FILTER)),
         p.decode_priority(said.number(p.PRIORITY)),
         None if forward is None else checked_flag(forward, "forward"),
-        p.decode_timeout(said.number(p.DELIVERY_TIMEOUT)),
+        p.decode_timeout(cursor, said.number(p.DELIVERY_TIMEOUT)),
         said.number(p.NEW_GROUP),
         said.tokens,
     )
@@ -210,7 +211,7 @@ def _encode_request_update(message: m.RequestUpdate) -> bytes:
 # request id(var-int) | track | track alias(var-int) | parameters | extensions
 
 
-def _decode_publish(cursor: Cursor) -> m.Publish:
+def _decode_publish(cursor: MessageCursor) -> m.Publish:
     request_id = cursor.varint("the request id")
     track = decode_track(cursor, empty_fields=False)
     alias = cursor.varint("the track alias")
@@ -233,18 +234,22 @@ def _encode_publish(message: m.Publish) -> bytes:
 
 # PUBLISH_OK
 # request id(var-int) | parameters
+#
+# FORWARD is written whatever it says: libquicr takes one that is left out for 0, and the publisher
+# would never begin.
 
 
-def _decode_publish_ok(cursor: Cursor) -> m.PublishOk:
+def _decode_publish_ok(cursor: MessageCursor) -> m.PublishOk:
     request_id = cursor.varint("the request id")
     said = p.read_parameters(cursor, p.EXPIRES, *p.SUBSCRIPTION)
     expires_ms = p.decode_expires(said)
-    return m.PublishOk(request_id, expires_ms=expires_ms, **p.decode_subscription(said))
+    return m.PublishOk(request_id, expires_ms=expires_ms, **p.decode_subscription(cursor, said))
 
 
 def _encode_publish_ok(message: m.PublishOk) -> bytes:
     expires = (p.EXPIRES, message.expires_ms or None)
-    parameters = p.write_parameters(expires, *p.encode_subscription(message))
+    wanted = dict(p.encode_subscription(message)) | {p.FORWARD: int(message.forward)}
+    parameters = p.write_parameters(expires, *wanted.items())
     return encode_varint(message.request_id) + parameters
 
 
@@ -268,7 +273,7 @@ def _encode_publish_done(message: m.PublishDone) -> bytes:
 # request id(var-int) | range | parameters
 
 
-def _decode_fetch(cursor: Cursor) -> m.Fetch:
+def _decode_fetch(cursor: MessageCursor) -> m.Fetch:
     request_id = cursor.varint("the request id")
     range_ = decode_range(cursor, empty_fields=False)
     said = p.read_parameters(cursor, TOKEN, p.PRIORITY, p.GROUP_ORDER)
@@ -298,7 +303,7 @@ def _encode_fetch(message: m.Fetch) -> bytes:
 # request id(var-int) | end of track(1) | end(location) | parameters | extensions
 
 
-def _decode_fetch_ok(cursor: Cursor) -> m.FetchOk:
+def _decode_fetch_ok(cursor: MessageCursor) -> m.FetchOk:
     request_id = cursor.varint("the request id")
     end_of_track = decode_flag(cursor, "end of track")
     end = decode_location(cursor, "the end")
@@ -316,7 +321,7 @@ def _encode_fetch_ok(message: m.FetchOk) -> bytes:
 # request id(var-int) | track | parameters
 
 
-def _decode_track_status(cursor: Cursor) -> m.TrackStatus:
+def _decode_track_status(cursor: MessageCursor) -> m.TrackStatus:
     request_id = cursor.varint("the request id")
     track = decode_track(cursor, empty_fields=False)
     return m.TrackStatus(request_id, track, p.read_parameters(cursor, TOKEN).tokens)

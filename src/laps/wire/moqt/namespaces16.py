@@ -19,12 +19,13 @@ from laps.wire.moqt.keyvalues import TOKEN
 
 if TYPE_CHECKING:
     from laps.wire.buffer import Cursor
+    from laps.wire.moqt.tolerance import MessageCursor
 
 # PUBLISH_NAMESPACE
 # request id(var-int) | namespace | parameters
 
 
-def decode_publish_namespace(cursor: Cursor) -> m.PublishNamespace:
+def decode_publish_namespace(cursor: MessageCursor) -> m.PublishNamespace:
     """PUBLISH_NAMESPACE."""
     request_id = cursor.varint("the request id")
     namespace = decode_namespace(cursor, "the namespace", empty_fields=False)
@@ -77,7 +78,7 @@ def encode_publish_namespace_cancel(message: m.PublishNamespaceCancel) -> bytes:
 # request id(var-int) | prefix(namespace), perhaps of no fields | options(var-int) | parameters
 
 
-def decode_subscribe_namespace(cursor: Cursor) -> m.SubscribeNamespace:
+def decode_subscribe_namespace(cursor: MessageCursor) -> m.SubscribeNamespace:
     """SUBSCRIBE_NAMESPACE."""
     request_id = cursor.varint("the request id")
     prefix = decode_namespace(cursor, "the prefix", least=0, empty_fields=False)

@@ -26,6 +26,10 @@ MAX_PAYLOAD_BYTES: Final = 1 << 26
 """The largest object that is put together in memory, unless the reader is told otherwise."""
 
 
+class PayloadTooLarge(MoqtViolation):
+    """An object is larger than its reader puts together; nothing is wrong with it."""
+
+
 @dataclass(slots=True)
 class Object:
     """An object of a track, whole."""
@@ -120,8 +124,11 @@ class Assembler(Generic[Item]):
     def _gather(self, item: Object, data: bytes, position: int, end: int) -> None:
         """Wait for the payload that ends at `end`, after the chunk."""
         if end - position > self._max_payload_bytes:
-            problem = f"an object of {end - position} bytes is more than we put together"
-            raise MoqtViolation(SessionCode.INTERNAL_ERROR, problem)
+            problem = (
+                f"an object of {end - position} bytes, more than the "
+                f"{self._max_payload_bytes} that are put together"
+            )
+            raise PayloadTooLarge(SessionCode.INTERNAL_ERROR, problem)
         self._unfinished = item
         self._parts = [memoryview(data)[position:]]
         self._missing = end - len(data)
@@ -145,6 +152,11 @@ class ObjectReader(Assembler[Object]):
         self._priority = header.priority
         self._has_extensions = header.has_extensions
         self._last_id = -1
+
+    @property
+    def subgroup(self) -> int | None:
+        """Of the stream; None where its first object, which has not come, decides."""
+        return self._subgroup
 
     @property
     def next_id(self) -> int:

@@ -28,11 +28,13 @@ from laps.wire.moqt.keyvalues import (
     encode_pairs,
     encode_parameters,
 )
+from laps.wire.moqt.tolerance import Tolerance
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from laps.types import Location
+    from laps.wire.moqt.tolerance import MessageCursor
 
     Parameter = tuple[int, int | bytes | None]
 
@@ -54,8 +56,12 @@ TRACK_STATE: Final = (EXPIRES, LARGEST_OBJECT)
 _KNOWN: Final = frozenset({TOKEN, *SUBSCRIPTION, *TRACK_STATE})
 
 
-def read_parameters(cursor: Cursor, *belonging: int) -> Parameters:
+def read_parameters(cursor: MessageCursor, *belonging: int) -> Parameters:
     """The parameters of a message that belong there; any other must at least be known."""
+    if not cursor.remaining:
+        problem = "the message ends inside the number of parameters"
+        cursor.tolerate(Tolerance.NO_PARAMETERS, problem)
+        return Parameters({})
     return decode_parameters(cursor, belonging, _KNOWN, delta=True, refuse_unknown=True)
 
 
@@ -64,10 +70,11 @@ def write_parameters(*pairs: Parameter, tokens: Collection[m.Token] = ()) -> byt
     return encode_parameters(pairs, tokens, delta=True)
 
 
-def decode_timeout(value: int | None) -> int | None:
-    """A delivery timeout, which is never 0."""
+def decode_timeout(cursor: MessageCursor, value: int | None) -> int | None:
+    """A delivery timeout, which is never 0: if it is, there is none."""
     if value == 0:
-        raise violation("the delivery timeout is 0")
+        cursor.tolerate(Tolerance.ZERO_TIMEOUT, "the delivery timeout is 0")
+        return None
     return value
 
 
@@ -138,7 +145,7 @@ def encode_forward(forward: bool) -> Parameter:
     return FORWARD, None if forward else 0
 
 
-def decode_subscription(parameters: Parameters) -> dict[str, Any]:
+def decode_subscription(cursor: MessageCursor, parameters: Parameters) -> dict[str, Any]:
     """What `SUBSCRIPTION` lists, as fields of `Subscribe` and `PublishOk`."""
     order = parameters.number(GROUP_ORDER)
     priority = decode_priority(parameters.number(PRIORITY))
@@ -147,7 +154,7 @@ def decode_subscription(parameters: Parameters) -> dict[str, Any]:
         "priority": m.DEFAULT_PRIORITY if priority is None else priority,
         "order": m.GroupOrder.PUBLISHERS if order is None else checked_order(order),
         "forward": decode_forward(parameters),
-        "delivery_timeout_ms": decode_timeout(parameters.number(DELIVERY_TIMEOUT)),
+        "delivery_timeout_ms": decode_timeout(cursor, parameters.number(DELIVERY_TIMEOUT)),
         "new_group": parameters.number(NEW_GROUP),
     }
 
@@ -180,7 +187,7 @@ _KNOWN_EXTENSIONS: Final = frozenset(
 )
 
 
-def decode_properties(cursor: Cursor) -> m.TrackProperties:
+def decode_properties(cursor: MessageCursor) -> m.TrackProperties:
     """The extensions of a track, up to the end of the message."""
     known: dict[int, int] = {}
     others: list[m.KeyValue] = []
@@ -193,7 +200,7 @@ def decode_properties(cursor: Cursor) -> m.TrackProperties:
             known[type_] = value
     order = known.get(_EXT_GROUP_ORDER)
     return m.TrackProperties(
-        decode_timeout(known.get(_EXT_DELIVERY_TIMEOUT)),
+        decode_timeout(cursor, known.get(_EXT_DELIVERY_TIMEOUT)),
         known.get(_EXT_MAX_CACHE),
         decode_priority(known.get(_EXT_PRIORITY)),
         m.GroupOrder.PUBLISHERS if order is None else checked_order(order),

@@ -9,7 +9,7 @@ objects, without it.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from laps.wire.buffer import Incomplete, decode_varint, encode_varint
 from laps.wire.moqt.codes import MoqtViolation
@@ -18,6 +18,9 @@ from laps.wire.moqt.dialect import DRAFT16
 from laps.wire.moqt.keyvalues import encode_pairs
 from laps.wire.moqt.translate import decode_extensions
 from laps.wire.quicr.messages import DEFAULT_PRIORITY, Fragment, Terms
+
+if TYPE_CHECKING:
+    from laps.wire.moqt.dialect import Dialect
 
 FRAGMENT_EXTENSION: Final = 0x3C51
 
@@ -41,6 +44,15 @@ def moqt_priority(priority: int) -> int:
 def quicr_priority(priority: int | None) -> int:
     """MoQT's priority as QUICR counts."""
     return DEFAULT_PRIORITY if priority is None else priority // _STEP
+
+
+def without_carried(extensions: bytes, dialect: Dialect) -> bytes:
+    """A client's own extensions, without one that only means something between relays."""
+    pairs = decode_extensions(extensions, dialect)
+    if all(type_ != FRAGMENT_EXTENSION for type_, _ in pairs):
+        return extensions
+    rest = [pair for pair in pairs if pair[0] != FRAGMENT_EXTENSION]
+    return encode_pairs(rest, delta=dialect.extension_deltas)
 
 
 def encode_carried(alias: int, fragment: Fragment, terms: Terms) -> bytes:

@@ -26,6 +26,8 @@ class QuicrCode(IntEnum):
     "The other side does not read what it asked for."
     CANCELLED = 6
     "Nobody wants it any more."
+    SILENT = 7
+    "It was opened, and nothing was asked for or offered in time."
 
 
 class QuicrViolation(RemoteProtocolError):  # noqa: N818 - as in errors.py

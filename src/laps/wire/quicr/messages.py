@@ -227,28 +227,47 @@ def _short(reason: str) -> bytes:
 class MessageReader:
     """The messages of a control stream, out of bytes as they come."""
 
-    __slots__ = ("_held",)
+    __slots__ = ("_held", "_wanted")
 
     def __init__(self) -> None:
-        self._held = b""
+        self._held = bytearray()
+        self._wanted = 0
+        "How many bytes make it worth a look."
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing of an unfinished message is held."""
         return not self._held
 
+    @property
+    def held_bytes(self) -> int:
+        """How much of an unfinished message is held."""
+        return len(self._held)
+
     def feed(self, data: bytes) -> list[Message]:
-        """What is whole; what is not is held, at most one message of 65,537 bytes."""
-        whole = self._held + data if self._held else data
+        """What is whole; what is not is held, at most one message of 65,537 bytes.
+
+        A message in many pieces is put together once, not again for each piece.
+        """
+        if self._held:
+            self._held += data
+            if len(self._held) < self._wanted:
+                return []
+            data = bytes(self._held)
+        return self._split(data)
+
+    def _split(self, whole: bytes) -> list[Message]:
         view, size, position = memoryview(whole), len(whole), 0
         messages: list[Message] = []
+        self._wanted = 2
         while size - position >= 2:
             end = position + 2 + (whole[position] << 8 | whole[position + 1])
             if end > size:
+                self._wanted = end - position
                 break
             messages.append(decode(view[position + 2 : end]))
             position = end
-        self._held = whole[position:]
+        self._held = bytearray(view[position:])
         return messages
 
 

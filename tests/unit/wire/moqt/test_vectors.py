@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from laps.wire.moqt import draft14, draft16
-from laps.wire.moqt.codes import MoqtViolation
+from laps.wire.moqt.codes import MoqtViolation, SessionCode
 from laps.wire.moqt.data import (
     DatagramObject,
     FetchHeader,
@@ -20,6 +20,7 @@ from laps.wire.moqt.dialect import DRAFT14, DRAFT16
 from laps.wire.moqt.fetch import FetchReader, FetchWriter
 from laps.wire.moqt.object_fields import encode_object
 from laps.wire.moqt.objects import Object, ObjectReader
+from laps.wire.moqt.tolerance import Tolerance
 from unit.wire.moqt.vectors import (
     Case,
     fetch_items,
@@ -41,7 +42,17 @@ def parametrized(key: str, value: str | None = None) -> pytest.MarkDecorator:
 def test_a_message_is_read(case: Case) -> None:
     type_, payload, end = case.dialect.split(case.data)
     assert end == len(case.data)
-    assert case.dialect.decode(type_, payload) == message(case.meaning)
+    tolerated: list[Tolerance] = []
+    assert case.dialect.decode(type_, payload, tolerated) == message(case.meaning)
+    assert tolerated == [Tolerance(name) for name in case.meaning.get("tolerated", "").split()]
+
+
+@parametrized("tolerated")
+def test_what_is_tolerated_is_refused_by_an_exact_reader(case: Case) -> None:
+    type_, payload, _ = case.dialect.split(case.data)
+    with pytest.raises(MoqtViolation) as caught:
+        case.dialect.decode(type_, payload)
+    assert caught.value.code == SessionCode.PROTOCOL_VIOLATION
 
 
 @parametrized("message")

@@ -140,7 +140,7 @@ def message(meaning: Meaning) -> m.Message:
     fields: dict[str, Any] = {}
     properties: dict[str, Any] = {}
     for key, text in meaning.items():
-        if key in ("message", "encode"):
+        if key in ("message", "encode", "tolerated"):
             continue
         prefix, _, name = key.rpartition(".")
         (properties if prefix else fields)[name] = READERS.get(name, number)(text)
