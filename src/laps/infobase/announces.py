@@ -56,6 +56,14 @@ class Announces(Generic[K]):
         """Whether an origin announces anything."""
         return origin in self._infos
 
+    def count(self, origin: K) -> int:
+        """How much an origin announces."""
+        return len(self._infos.get(origin, ()))
+
+    def has(self, origin: K, info: AnnounceInfo) -> bool:
+        """Whether an origin announces this."""
+        return (info.namespace_hashes, info.name_hash) in self._infos.get(origin, ())
+
     def __iter__(self) -> Iterator[tuple[K, AnnounceInfo]]:
         """Every announce with its origin."""
         for origin, infos in tuple(self._infos.items()):

@@ -13,11 +13,12 @@ once by a client, and then changes are passed on as they come.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from laps.infobase.sequences import SequenceCounters, Sequences
-from laps.types import sequence_newer
+from laps.types import TrackName, sequence_newer
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -31,6 +32,13 @@ RETENTION_S: Final = 60.0
 MAX_WITHDRAWN: Final = 100_000
 
 Names = tuple[tuple[bytes, ...], bytes | None]
+
+
+def track_of(names: Names | None) -> TrackName | None:
+    """The track that is offered, if it is one and not all below a namespace."""
+    if names is None or names[1] is None:
+        return None
+    return TrackName(names[0], names[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,8 @@ class Namespaces:
         self.counters = SequenceCounters()
         self._infos: dict[NodeId, dict[Names, NamespaceInfo]] = {}
         self._sources: dict[Names, set[NodeId]] = {}
+        self._counts: Counter[tuple[bytes, ...]] = Counter()
+        "How many entries of `_sources` have each namespace."
         self._withdrawn: Sequences[Names] = Sequences(RETENTION_S, MAX_WITHDRAWN, self.counters)
 
     # -- what is said ----------------------------------------------------------------------------
@@ -67,6 +77,7 @@ class Namespaces:
         sources = self._sources.setdefault(names, set())
         first = not sources
         sources.add(source)
+        self._counts[info.namespace] += first
         return NamespaceChange(info, added=True, first=first)
 
     def withdraw(self, info: NamespaceInfo, now: float) -> NamespaceChange | None:
@@ -112,6 +123,14 @@ class Namespaces:
         for source in tuple(self._infos):
             yield from self.of_source(source)
 
+    def count(self, source: NodeId) -> int:
+        """How much a node offers."""
+        return len(self._infos.get(source, ()))
+
+    def of(self, source: NodeId) -> tuple[Names, ...]:
+        """The namespaces and names that a node offers."""
+        return tuple(self._infos.get(source, ()))
+
     def of_source(self, node_id: NodeId) -> tuple[NamespaceInfo, ...]:
         """What a node offers."""
         return tuple(self._infos.get(node_id, {}).values())
@@ -138,6 +157,10 @@ class Namespaces:
     def sources(self, names: Names) -> Collection[NodeId]:
         """The nodes that offer one namespace and name."""
         return self._sources.get(names, ())
+
+    def has(self, namespace: tuple[bytes, ...]) -> bool:
+        """Whether anybody offers a namespace, or a track of it."""
+        return namespace in self._counts
 
     def names(self) -> list[Names]:
         """Everything that is offered, once each."""
@@ -168,4 +191,7 @@ class Namespaces:
         sources.remove(source)
         if not sources:
             del self._sources[names]
+            self._counts[names[0]] -= 1
+            if not self._counts[names[0]]:
+                del self._counts[names[0]]
         return not sources

@@ -8,6 +8,7 @@ after a withdraw too, and ends when the source itself is gone and starts anew.
     source -> track -> record         a record is one bytes object:
                                       sequence(2) | namespace_hash(8) | name_hash(8) | data
     track -> source, or set of them   most tracks have one
+    namespace -> track, or several    what an announce has to be compared with
 
 Every relay holds all subscribes of the network, so what one costs decides how large a network
 can be. A million from 1,000 nodes, with 80 bytes of data each, take, by how they are kept:
@@ -24,6 +25,7 @@ garbage collector does not look into dicts of numbers and bytes, so a million co
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING, Final
@@ -32,7 +34,7 @@ from laps.infobase.sequences import SequenceCounters, Sequences
 from laps.types import SubscribeInfo, TrackHash, sequence_newer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from laps.types import NodeId, TrackKey
 
@@ -73,6 +75,9 @@ class Subscribes:
         "One number object for each source, whichever message it came in."
         self._withdrawn: Sequences[TrackKey] = Sequences(RETENTION_S, MAX_WITHDRAWN, self.counters)
         self._count = 0
+        self._namespaces: dict[int, TrackKey | dict[TrackKey, None]] = {}
+        self._purging: deque[tuple[NodeId, dict[TrackKey, bytes]]] = deque()
+        "What nodes wanted that are gone, as far as the indexes still have it."
 
     # -- what is said ----------------------------------------------------------------------------
 
@@ -100,7 +105,8 @@ class Subscribes:
         if held is not None:
             self._withdrawn.forget(source, track)
         self._count += 1
-        return SubscribeChange(info, added=True, first=self._index(self._node_ids[source], track))
+        first = self._index(self._node_ids[source], track, hashes.namespace_hash)
+        return SubscribeChange(info, added=True, first=first)
 
     def withdraw(self, info: SubscribeInfo, now: float) -> SubscribeChange | None:
         """A subscribe is over; None if that is no news.
@@ -115,23 +121,45 @@ class Subscribes:
             return None
         self._withdrawn.keep(source, track, info.sequence, now)
         records = self._records.get(source)
-        if records is None or records.pop(track, None) is None:
+        record = None if records is None else records.pop(track, None)
+        if records is None or record is None:
             return SubscribeChange(info, added=False, first=False)
         self._count -= 1
         if not records:
             del self._records[source], self._node_ids[source]
-        return SubscribeChange(info, added=False, first=self._unindex(source, track))
+        return SubscribeChange(info, added=False, first=self._unindex(source, track, record))
 
-    def purge_source(self, node_id: NodeId) -> list[SubscribeInfo]:
-        """A node is gone, and all its subscribes; whatever it says when it is back is taken."""
+    def purge_source(self, node_id: NodeId) -> None:
+        """A node is gone, and all its subscribes; whatever it says when it is back is taken.
+
+        It may have wanted a million tracks: `purged` tells which they are, some at a time.
+        """
         self._withdrawn.forget_source(node_id)
-        purged = list(self.of_source(node_id))
-        for info in purged:
-            self._unindex(node_id, info.track_hash.full_name_hash)
-        self._records.pop(node_id, None)
         self._node_ids.pop(node_id, None)
-        self._count -= len(purged)
-        return purged
+        if records := self._records.pop(node_id, None):
+            self._count -= len(records)
+            self._purging.append((node_id, records))
+
+    def purged(self, most: int) -> list[tuple[NodeId, TrackHash]]:
+        """Some of what nodes that are gone had wanted, and have not come back for."""
+        found: list[tuple[NodeId, TrackHash]] = []
+        while self._purging and len(found) < most:
+            source, records = self._purging[0]
+            if not records:
+                self._purging.popleft()
+                continue
+            track, record = records.popitem()
+            if not self.holds(source, track):
+                self._unindex(source, track, record)
+                found.append((source, _hashes(track, record)))
+        while self._purging and not self._purging[0][1]:
+            self._purging.popleft()
+        return found
+
+    @property
+    def is_purging(self) -> bool:
+        """Whether `purged` has more to tell."""
+        return bool(self._purging)
 
     def expire(self, now: float) -> None:
         """Forget what was withdrawn long enough ago."""
@@ -163,14 +191,17 @@ class Subscribes:
         record = self._records.get(source, {}).get(full_name_hash)
         return None if record is None else _unpack(source, full_name_hash, record)
 
+    def holds(self, source: NodeId, full_name_hash: TrackKey) -> bool:
+        """Whether a source wants a track."""
+        return full_name_hash in self._records.get(source, ())
+
     def track_hash(self, full_name_hash: TrackKey) -> TrackHash | None:
         """The hashes of a track that is wanted."""
-        sources = self._sources.get(full_name_hash)
-        if sources is None:
-            return None
-        source = sources if isinstance(sources, int) else next(iter(sources))
-        _, namespace_hash, name_hash = _RECORD.unpack_from(self._records[source][full_name_hash])
-        return TrackHash(namespace_hash, name_hash, full_name_hash)
+        for source in self._wanting(full_name_hash):
+            record = self._records.get(source, {}).get(full_name_hash)
+            if record is not None:
+                return _hashes(full_name_hash, record)
+        return None
 
     def sequence(self, source: NodeId, full_name_hash: TrackKey) -> int | None:
         """The last sequence seen, also of what was withdrawn lately."""
@@ -179,10 +210,27 @@ class Subscribes:
 
     def sources(self, full_name_hash: TrackKey) -> frozenset[NodeId]:
         """The nodes that want a track."""
-        sources = self._sources.get(full_name_hash)
-        if sources is None:
-            return frozenset()
-        return frozenset((sources,)) if isinstance(sources, int) else frozenset(sources)
+        sources = frozenset(self._wanting(full_name_hash))
+        if self._purging:
+            sources = frozenset(it for it in sources if self.holds(it, full_name_hash))
+        return sources
+
+    def wants(self, namespace_hash: int) -> bool:
+        """Whether any track of a namespace is wanted."""
+        return namespace_hash in self._namespaces
+
+    def in_namespace(self, namespace_hash: int) -> tuple[TrackKey, ...]:
+        """The tracks of a namespace that are wanted."""
+        tracks = self._namespaces.get(namespace_hash, ())
+        return (tracks,) if isinstance(tracks, int) else tuple(tracks)
+
+    def count(self, source: NodeId) -> int:
+        """How many tracks a node wants."""
+        return len(self._records.get(source, ()))
+
+    def of(self, source: NodeId) -> tuple[TrackKey, ...]:
+        """The full name hashes of the tracks that a node wants."""
+        return tuple(self._records.get(source, ()))
 
     def of_source(self, node_id: NodeId) -> Iterator[SubscribeInfo]:
         """What a node wants, as it is when the first is asked for."""
@@ -191,41 +239,67 @@ class Subscribes:
 
     def tracks(self) -> Iterator[TrackKey]:
         """The full name hash of every track that is wanted now."""
-        return iter(tuple(self._sources))
+        purging = self.is_purging
+        for track in tuple(self._sources):
+            if not purging or self.sources(track):
+                yield track
 
     # -- how it works ----------------------------------------------------------------------------
 
-    def _index(self, source: NodeId, track: TrackKey) -> bool:
+    def _wanting(self, track: TrackKey) -> Collection[NodeId]:
+        sources = self._sources.get(track, ())
+        return (sources,) if isinstance(sources, int) else sources
+
+    def _index(self, source: NodeId, track: TrackKey, namespace_hash: int) -> bool:
         """Whether the track had no source before."""
         sources = self._sources.get(track)
         if sources is None:
             self._sources[track] = source
-        elif isinstance(sources, int):
-            self._sources[track] = {sources, source}
-        else:
+            tracks = self._namespaces.get(namespace_hash)
+            if tracks is None:
+                self._namespaces[namespace_hash] = track
+            elif isinstance(tracks, int):
+                self._namespaces[namespace_hash] = {tracks: None, track: None}
+            else:
+                tracks[track] = None
+        elif not isinstance(sources, int):
             sources.add(source)
-        return sources is None
+        elif sources != source:  # or else it is being purged, and back
+            self._sources[track] = {sources, source}
+        return self.sources(track) == {source} if self._purging else sources is None
 
-    def _unindex(self, source: NodeId, track: TrackKey) -> bool:
+    def _unindex(self, source: NodeId, track: TrackKey, record: bytes) -> bool:
         """Whether the track has no source any more."""
-        sources = self._sources[track]
-        if isinstance(sources, int):
-            del self._sources[track]
-            return True
-        sources.remove(source)
-        if len(sources) == 1:
-            self._sources[track] = sources.pop()
-        return False
+        sources = self._sources.get(track)
+        if isinstance(sources, set):
+            sources.discard(source)
+            if len(sources) == 1:
+                self._sources[track] = sources.pop()
+            return bool(self._purging) and not self.sources(track)
+        if sources != source:
+            return False
+        del self._sources[track]
+        namespace_hash = _hashes(track, record).namespace_hash
+        tracks = self._namespaces.get(namespace_hash)
+        if isinstance(tracks, dict):
+            tracks.pop(track, None)
+        if tracks == track or not tracks:
+            self._namespaces.pop(namespace_hash, None)
+        return True
 
 
 def _sequence(record: bytes) -> int:
     return record[0] << 8 | record[1]
 
 
+def _hashes(track: TrackKey, record: bytes) -> TrackHash:
+    _, namespace_hash, name_hash = _RECORD.unpack_from(record)
+    return TrackHash(namespace_hash, name_hash, track)
+
+
 def _unpack(source: NodeId, track: TrackKey, record: bytes) -> SubscribeInfo:
-    sequence, namespace_hash, name_hash = _RECORD.unpack_from(record)
-    hashes = TrackHash(namespace_hash, name_hash, track)
-    return SubscribeInfo(sequence, source, hashes, record[_RECORD.size :])
+    data = record[_RECORD.size :]
+    return SubscribeInfo(_sequence(record), source, _hashes(track, record), data)
 
 
 class SeenSubscribes:
@@ -234,6 +308,10 @@ class SeenSubscribes:
     def __init__(self) -> None:
         self.counters = SequenceCounters()
         self._seen: Sequences[TrackKey] = Sequences(SEEN_RETENTION_S, MAX_SEEN, self.counters)
+
+    def sequence(self, source: NodeId, full_name_hash: TrackKey) -> int | None:
+        """The last sequence seen, not long ago."""
+        return self._seen.get(source, full_name_hash)
 
     def seen(self, info: SubscribeInfo, now: float) -> bool:
         """Whether a word, advertisement or withdraw, is old news; if not, it is from now on."""

@@ -11,11 +11,17 @@ link to another, both links' sets are made anew, under new ids, the new link's f
 arrives before the message about its set then waits for it; under an old id it would go where the
 set was before, and arrive twice or not at all. An old set is kept as long as streams still run on
 it: the new path carries new streams while the old one finishes its own.
+
+What changes is only written down at first: `install`, `reroute` and `close_link` name the targets
+whose way has to be decided, and `settle` decides them for one flow. So a thousand targets that join
+a flow are a few messages, and a neighbour that is lost, with ten thousand flows that went there, is
+work for many turns of a loop. A flow that is about to be used is settled first.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from laps.infobase.nodes import PathCandidate, SessionId
@@ -109,6 +115,14 @@ class Flow:
     "Sets that take no new streams, and wait for theirs to end."
     routes: dict[NodeId, Route] = field(default_factory=dict)
     "The way to each target, as it was last decided."
+    settled: bool = True
+    "Whether its sets are what its targets ask for."
+    settled_at: float = -inf
+    "When peers were last told of it, for whoever decides when they are told again."
+    undecided: set[NodeId] = field(default_factory=set)
+    "Targets whose way may be another by now."
+    lost: set[NodeId] = field(default_factory=set)
+    "Targets that a link led to which is gone."
 
     def current(self) -> list[tuple[LinkId, SnsId]]:
         """Where a new stream goes."""
@@ -142,12 +156,16 @@ class Fib:
 
     def __init__(self, router: Router) -> None:
         self._router = router
+        self.abandoned: list[tuple[Flow, LinkId, SnsId]] = []
+        "Sets with streams that no node is left for: the streams are to be ended."
         self.changes = 0
         "Goes up whenever something may go elsewhere, or nowhere any more."
+        self.unsettled: dict[Flow, None] = {}
+        "Flows that have to be settled, in the order that this was found out."
         self._made = 0
         self._flows: dict[FlowKey, Flow] = {}
-        self._by_target: dict[NodeId, set[Flow]] = {}
-        self._by_link: dict[LinkId, set[Flow]] = {}
+        self._by_target: dict[NodeId, dict[Flow, None]] = {}
+        self._by_link: dict[LinkId, dict[Flow, None]] = {}
         self._ids: dict[LinkId, SnsIds] = {}
 
     def __len__(self) -> int:
@@ -160,49 +178,81 @@ class Fib:
         """The flow, if there is one."""
         return self._flows.get(key)
 
-    def install(self, key: FlowKey, targets: Iterable[NodeId], *, local: bool) -> list[SnsUpdate]:
-        """Make or change a flow; the updates to tell the peers."""
+    def install(self, key: FlowKey, targets: Iterable[NodeId], *, local: bool) -> Flow:
+        """Make or change a flow; only the way to targets that are new to it is decided anew."""
         flow = self._flows.get(key)
         if flow is None:
             self._made += 1
             flow = self._flows[key] = Flow(key, self._made)
-        self.changes += 1
+        flow.local = local
         wanted = frozenset(targets)
+        if wanted == flow.targets:
+            return flow
         for node in flow.targets - wanted:
             _unindex(self._by_target, node, flow)
+            flow.routes.pop(node, None)
         for node in wanted - flow.targets:
-            self._by_target.setdefault(node, set()).add(flow)
-        flow.targets, flow.local = wanted, local
-        return self._arrange(flow)
+            self._by_target.setdefault(node, {})[flow] = None
+            flow.undecided.add(node)
+        flow.targets = wanted
+        self._unsettle(flow)
+        return flow
 
     def remove(self, key: FlowKey) -> list[SnsUpdate]:
         """The flow has ended: its sets go, with whatever streams still run."""
         flow = self._flows.get(key)
         if flow is None:
             return []
-        updates = self.install(key, (), local=False)
+        updates = self.settle(self.install(key, (), local=False))
         updates += [self._drop(flow, *old) for old in list(flow.old)]
         del self._flows[key]
         return updates
 
-    def reroute(self, nodes: Iterable[NodeId]) -> list[SnsUpdate]:
-        """Selection may have changed for these nodes: only flows that go there are looked at."""
-        self.changes += 1
-        flows = {flow for node in nodes for flow in self._by_target.get(node, ())}
-        return [update for flow in sorted(flows, key=_serial) for update in self._arrange(flow)]
+    def reroute(self, nodes: Iterable[NodeId], *, passing: bool = False) -> None:
+        """Selection may have changed for these nodes: only flows that go there are looked at.
 
-    def close_link(self, link: LinkId) -> list[SnsUpdate]:
+        Where the best way is as it was, that is so for those that are `passing` from a peer: they
+        may take another, so as not to turn back.
+        """
+        for node in nodes:
+            for flow in self._by_target.get(node, ()):
+                if not passing or isinstance(flow.key, FromPeer):
+                    flow.undecided.add(node)
+                    self._unsettle(flow)
+
+    def share(self, links: Iterable[LinkId]) -> None:
+        """Their peer has one link more: flows are spread anew, each with all its nodes there."""
+        for link in links:
+            for flow in self._by_link.get(link, ()):
+                if (out := flow.outs.get(link)) is not None:
+                    flow.undecided |= out.nodes
+                    self._unsettle(flow)
+
+    def close_link(self, link: LinkId) -> None:
         """A link is gone, and all its sets with it; its targets move to where selection says."""
-        self.changes += 1
-        flows = sorted(self._by_link.pop(link, set()), key=_serial)
+        flows = self._by_link.pop(link, {})
         self._ids.pop(link, None)
-        updates: list[SnsUpdate] = []
         for flow in flows:
             lost = flow.outs.pop(link, None)
             for old in [old for old in flow.old if old[0] == link]:
                 del flow.old[old]
             if lost is not None:
-                updates += self._arrange(flow, lost.nodes)
+                flow.lost |= lost.nodes
+                flow.undecided |= lost.nodes
+                self._unsettle(flow)
+
+    def _unsettle(self, flow: Flow) -> None:
+        flow.settled = False
+        self.unsettled[flow] = None
+
+    def sets_on(self, link: LinkId) -> list[SnsUpdate]:
+        """All sets of a link, those that wait for their streams to end too."""
+        updates = []
+        for flow in sorted(self._by_link.get(link, ()), key=_serial):
+            outs = [out for (at, _), out in flow.old.items() if at == link]
+            if (current := flow.outs.get(link)) is not None:
+                outs.append(current)
+            updates += [SnsUpdate(link, out.sns_id, tuple(sorted(out.nodes))) for out in outs]
         return updates
 
     def stream_opened(self, flow: Flow, link: LinkId) -> None:
@@ -222,10 +272,18 @@ class Fib:
         old.streams -= 1
         return None if old.streams else self._drop(flow, link, sns_id)
 
-    def _arrange(self, flow: Flow, lost: frozenset[NodeId] = frozenset()) -> list[SnsUpdate]:
-        """Give each target to the link that leads to it; those `lost` had one that is gone."""
+    def settle(self, flow: Flow) -> list[SnsUpdate]:
+        """Give each target to the link that leads to it; the updates to tell the peers."""
+        self.unsettled.pop(flow, None)
+        if flow.settled:
+            return []
+        self.changes += 1
+        flow.settled = True
+        undecided, flow.undecided = flow.undecided, set()
+        lost, flow.lost = flow.lost, set()
+        for node in sorted(undecided & flow.targets):
+            flow.routes[node] = self._router.route(flow, node)
         wanted: dict[LinkId, set[NodeId]] = {}
-        flow.routes = {node: self._router.route(flow, node) for node in flow.targets}
         for node, route in flow.routes.items():
             if route.link is not None:
                 wanted.setdefault(route.link, set()).add(node)
@@ -245,11 +303,15 @@ class Fib:
                 self._retire(flow, link)
                 ids = self._ids.setdefault(link, SnsIds())
                 out = flow.outs[link] = OutSet(ids.take(), frozenset())
-                self._by_link.setdefault(link, set()).add(flow)
+                self._by_link.setdefault(link, {})[flow] = None
             out.nodes = frozenset(nodes)
             advertised.append(SnsUpdate(link, out.sns_id, tuple(sorted(nodes))))
         for link in [link for link in flow.outs if link not in wanted]:
             self._retire(flow, link)
+        # Nodes that have moved get the rest of a stream by the old way; those that left do not.
+        for (link, sns_id), out in flow.old.items():
+            if out.streams and out.nodes.isdisjoint(flow.targets):
+                self.abandoned.append((flow, link, sns_id))
         # The new path is there before the old one goes.
         over = [old for old, out in flow.old.items() if not out.streams]
         return advertised + [self._drop(flow, *old) for old in over]
@@ -271,9 +333,9 @@ def _serial(flow: Flow) -> int:
     return flow.serial
 
 
-def _unindex(index: dict[K, set[Flow]], key: K, flow: Flow) -> None:
+def _unindex(index: dict[K, dict[Flow, None]], key: K, flow: Flow) -> None:
     flows = index.get(key)
     if flows is not None:
-        flows.discard(flow)
+        flows.pop(flow, None)
         if not flows:
             del index[key]

@@ -58,14 +58,19 @@ class Router:
     def route(self, flow: Flow, node_id: NodeId) -> Route:
         """The way to a node, never back to where a flow comes from, and why it is that one."""
         origin = self._origin(flow)
+        wanted = self._wanted(flow, node_id)
+        best = self._nodes.best(node_id)
+        if wanted is None and best is not None and self._is_able(best.path, origin):
+            # So it is nearly always, and then the other paths are not looked at.
+            link = self._neighbours.data_link(best.path.peer_id, flow.serial)
+            return Route(link, best.path, best.reason)
         paths = self._nodes.paths(node_id)
         able = [path for path in paths if self._is_able(path, origin)]
-        wanted = self._wanted(flow, node_id)
         planned = None if wanted is None else self._planned(able, wanted)
         if wanted is not None and planned is None:
             self.counters.unmet_plans += 1
         # The best of all paths is known already, unless some are of no use to the flow.
-        choice = self._nodes.best(node_id) if len(able) == len(paths) else None
+        choice = best if len(able) == len(paths) else None
         choice = choice or self._draining.select(able)
         if choice is None:
             self.counters.unreachable_targets += 1

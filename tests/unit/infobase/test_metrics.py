@@ -29,7 +29,7 @@ def test_an_old_word_or_the_same_is_no_news() -> None:
     assert base.get(NEAR) == metrics(5)
 
 
-@pytest.mark.parametrize(("held", "arrives", "taken"), [(65535, 0, True), (0, 0x8000, False)])
+@pytest.mark.parametrize(("held", "arrives", "taken"), [(65535, 0, True), (0x8000, 0, False)])
 def test_sequences_wrap(held: int, arrives: int, taken: bool) -> None:
     base = Metrics()
     base.add(metrics(held))

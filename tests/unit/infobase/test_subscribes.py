@@ -1,6 +1,7 @@
 """The subscribe information base: the last word of each source about each track."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -27,6 +28,12 @@ def subscribe(
     data: bytes | memoryview = b"subscribe",
 ) -> SubscribeInfo:
     return SubscribeInfo(sequence, source, TrackHash(track + 1, track + 2, track), data)
+
+
+def purge(base: Subscribes, source: NodeId) -> set[TrackKey]:
+    """A node is gone: what it wanted, told whole."""
+    base.purge_source(source)
+    return {track.full_name_hash for _, track in base.purged(1000)}
 
 
 @pytest.fixture
@@ -82,7 +89,8 @@ def test_a_newer_form_takes_the_place_of_the_older(base: Subscribes) -> None:
         (65000, 100, True),
         (0, 65535, False),
         (0, 0x7FFF, True),
-        (0, 0x8000, False),
+        (0, 0x8000, True),
+        (0x8000, 0, False),
     ],
 )
 def test_sequences_wrap(base: Subscribes, held: int, arrives: int, taken: bool) -> None:
@@ -169,8 +177,8 @@ def test_a_node_that_is_gone_starts_anew(base: Subscribes) -> None:
     for info in (subscribe(9), subscribe(9, track=EIGHT), kept):
         base.add(info, 0.0)
     base.withdraw(subscribe(9, track=TEN), 0.0)
-    assert base.purge_source(NEAR) == [subscribe(9), subscribe(9, track=EIGHT)]
-    assert base.purge_source(NEAR) == []
+    assert purge(base, NEAR) == {7, 8}
+    assert purge(base, NEAR) == set()
     assert (list(base), list(base.tracks()), base.sources(SEVEN)) == ([kept], [7], frozenset({FAR}))
     assert base.sequence(NEAR, TEN) is None
     assert base.add(subscribe(1, track=TEN), 0.0) is not None
@@ -237,7 +245,7 @@ infos = st.builds(
     st.binary(max_size=3),
 )
 steps = st.tuples(
-    st.sampled_from(["add", "add", "withdraw", "withdraw", "purge"]),
+    st.sampled_from(["add", "add", "withdraw", "withdraw", "purge", "tell some"]),
     infos,
     st.sampled_from([0.0, 1.0, RETENTION_S / 2, RETENTION_S]),
 )
@@ -250,10 +258,11 @@ def test_any_history_is_as_in_the_model(steps: list[tuple[str, SubscribeInfo, fl
         now += later
         source = info.source_node_id
         if what == "purge":
-            assert set(base.purge_source(source)) == {
-                info for info in model.present() if info.source_node_id == source
-            }
+            base.purge_source(source)
             model.purge(source)
+        elif what == "tell some":
+            for node_id, track_hash in base.purged(1):
+                assert node_id not in model.sources(track_hash.full_name_hash)
         else:
             said = (base.add if what == "add" else base.withdraw)(info, now)
             assert said == model.say(info, what == "add", now)
@@ -262,14 +271,50 @@ def test_any_history_is_as_in_the_model(steps: list[tuple[str, SubscribeInfo, fl
         for track in {key[1] for key in model.words}:
             assert base.sources(track) == model.sources(track)
             assert (track in set(base.tracks())) == bool(model.sources(track))
+            assert not model.sources(track) or base.in_namespace(track + 1) == (track,)
     base.expire(now)
     model.expire(now)
     for (source, track), (last, _, _) in model.words.items():
         assert base.sequence(source, track) == last.sequence
     for source in (NEAR, FAR):
-        base.purge_source(source)
+        purge(base, source)
     base.expire(now + RETENTION_S)
+    assert not base.is_purging
+    assert [base.wants(track + 1) for track in (SEVEN, TrackKey(2**64 - 10))] == [False, False]
     assert (len(base), list(base), list(base.tracks()), base.next_expiry) == (0, [], [], None)
+
+
+def test_what_a_node_that_is_gone_wanted_is_told_some_at_a_time(base: Subscribes) -> None:
+    for track in range(100, 110):
+        base.add(subscribe(1, track=TrackKey(track)), 0.0)
+    base.purge_source(NEAR)
+    assert (len(base), list(base), base.sources(TrackKey(105))) == (0, [], frozenset())
+    told = base.purged(4)
+    assert (len(told), base.is_purging) == (4, True)
+    # It is back for one of those that are not told, and wants it.
+    back = next(track for track in range(100, 110) if base.wants(track + 1))
+    assert base.add(subscribe(1, track=TrackKey(back)), 0.0) is not None
+    told += base.purged(100)
+    assert {node_id for node_id, _ in told} == {NEAR}
+    assert {track.full_name_hash for _, track in told} == set(range(100, 110)) - {back}
+    assert (base.is_purging, list(base.tracks())) == (False, [back])
+    assert base.sources(TrackKey(back)) == {NEAR}
+
+
+def test_the_tracks_of_a_namespace_are_found(base: Subscribes) -> None:
+    def of(track: TrackKey, source: NodeId = NEAR) -> SubscribeInfo:
+        return SubscribeInfo(1, source, TrackHash(77, track, track), b"")
+
+    assert not base.wants(77)
+    for track in (SEVEN, EIGHT, NINE):
+        base.add(of(track), 0.0)
+    base.add(of(SEVEN, FAR), 0.0)
+    assert base.in_namespace(77) == (SEVEN, EIGHT, NINE)
+    for track in (SEVEN, EIGHT, NINE):
+        base.withdraw(replace(of(track), sequence=2), 0.0)
+    assert base.in_namespace(77) == (SEVEN,)
+    base.withdraw(replace(of(SEVEN, FAR), sequence=2), 0.0)
+    assert (base.wants(77), base.in_namespace(77)) == (False, ())
 
 
 # -- a relay that keeps none -----------------------------------------------------------------------

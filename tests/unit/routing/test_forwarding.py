@@ -15,6 +15,8 @@ from laps.routing.forwarding import Fib, FromClient, FromPeer, Route, SnsIds, Sn
 from laps.types import NodeId, SnsId, TrackKey
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from laps.routing.forwarding import Flow, FlowKey
 
 A, B, C, D = map(NodeId, (101, 102, 103, 104))
@@ -42,9 +44,50 @@ def routes() -> Routes:
     return routes
 
 
+class AtOnce:
+    """A FIB whose every change is settled at once, for tests of what a change leads to."""
+
+    def __init__(self, routes: Routes) -> None:
+        self.fib = Fib(routes)
+
+    def __len__(self) -> int:
+        return len(self.fib)
+
+    def __iter__(self) -> Iterator[Flow]:
+        return iter(self.fib)
+
+    def _settled(self) -> list[SnsUpdate]:
+        flows = sorted(self.fib.unsettled, key=lambda flow: flow.serial)
+        return [update for flow in flows for update in self.fib.settle(flow)]
+
+    def get(self, key: FlowKey) -> Flow | None:
+        return self.fib.get(key)
+
+    def install(self, key: FlowKey, targets: Iterable[NodeId], *, local: bool) -> list[SnsUpdate]:
+        self.fib.install(key, targets, local=local)
+        return self._settled()
+
+    def remove(self, key: FlowKey) -> list[SnsUpdate]:
+        return self.fib.remove(key)
+
+    def reroute(self, nodes: Iterable[NodeId]) -> list[SnsUpdate]:
+        self.fib.reroute(nodes)
+        return self._settled()
+
+    def close_link(self, link: SessionId) -> list[SnsUpdate]:
+        self.fib.close_link(link)
+        return self._settled()
+
+    def stream_opened(self, flow: Flow, link: SessionId) -> None:
+        self.fib.stream_opened(flow, link)
+
+    def stream_closed(self, flow: Flow, link: SessionId, sns_id: SnsId) -> SnsUpdate | None:
+        return self.fib.stream_closed(flow, link, sns_id)
+
+
 @pytest.fixture
-def fib(routes: Routes) -> Fib:
-    return Fib(routes)
+def fib(routes: Routes) -> AtOnce:
+    return AtOnce(routes)
 
 
 def adv(link: SessionId, sns_id: int, *nodes: NodeId) -> SnsUpdate:
@@ -55,7 +98,7 @@ def wd(link: SessionId, sns_id: int) -> SnsUpdate:
     return SnsUpdate(link, SnsId(sns_id), ())
 
 
-def flow_of(fib: Fib, key: FlowKey) -> Flow:
+def flow_of(fib: AtOnce, key: FlowKey) -> Flow:
     flow = fib.get(key)
     assert flow is not None
     return flow
@@ -83,7 +126,7 @@ def test_ids_wrap_to_one_and_pass_over_those_in_use(monkeypatch: pytest.MonkeyPa
     assert ids.take() == 2
 
 
-def test_each_link_counts_for_itself(fib: Fib) -> None:
+def test_each_link_counts_for_itself(fib: AtOnce) -> None:
     assert fib.install(X, [A, C], local=False) == [adv(ONE, 1, A), adv(TWO, 1, C)]
     assert fib.install(Y, [C], local=False) == [adv(TWO, 2, C)]
     assert fib.install(Z, [A], local=False) == [adv(ONE, 2, A)]
@@ -92,7 +135,7 @@ def test_each_link_counts_for_itself(fib: Fib) -> None:
 # -- sets ------------------------------------------------------------------------------------------
 
 
-def test_the_same_id_is_updated_in_place(fib: Fib) -> None:
+def test_the_same_id_is_updated_in_place(fib: AtOnce) -> None:
     assert fib.install(X, [A], local=False) == [adv(ONE, 1, A)]
     assert fib.install(X, [B, A], local=False) == [adv(ONE, 1, A, B)]
     assert fib.install(X, [B], local=False) == [adv(ONE, 1, B)]
@@ -100,7 +143,7 @@ def test_the_same_id_is_updated_in_place(fib: Fib) -> None:
     assert flow_of(fib, X).current() == [(ONE, 1)]
 
 
-def test_the_last_target_takes_the_set_with_it(fib: Fib) -> None:
+def test_the_last_target_takes_the_set_with_it(fib: AtOnce) -> None:
     fib.install(X, [A, C], local=True)
     assert fib.install(X, [C], local=True) == [wd(ONE, 1)]
     assert fib.install(X, [], local=True) == [wd(TWO, 1)]
@@ -108,13 +151,13 @@ def test_the_last_target_takes_the_set_with_it(fib: Fib) -> None:
     assert flow_of(fib, X).local
 
 
-def test_an_id_that_was_withdrawn_is_not_the_next(fib: Fib) -> None:
+def test_an_id_that_was_withdrawn_is_not_the_next(fib: AtOnce) -> None:
     fib.install(X, [A], local=False)
     fib.install(X, [], local=False)
     assert fib.install(X, [A], local=False) == [adv(ONE, 2, A)]
 
 
-def test_two_flows_to_one_node_are_two_sets(fib: Fib) -> None:
+def test_two_flows_to_one_node_are_two_sets(fib: AtOnce) -> None:
     fib.install(X, [A], local=False)
     fib.install(Y, [A], local=False)
     assert flow_of(fib, X).current() == [(ONE, 1)]
@@ -123,7 +166,7 @@ def test_two_flows_to_one_node_are_two_sets(fib: Fib) -> None:
     assert flow_of(fib, Y).current() == [(ONE, 2)]
 
 
-def test_removing_ends_every_set_also_under_streams(fib: Fib) -> None:
+def test_removing_ends_every_set_also_under_streams(fib: AtOnce) -> None:
     fib.install(X, [A, C], local=True)
     fib.stream_opened(flow_of(fib, X), ONE)
     assert sorted(fib.remove(X), key=lambda u: u.link) == [wd(ONE, 1), wd(TWO, 1)]
@@ -132,7 +175,7 @@ def test_removing_ends_every_set_also_under_streams(fib: Fib) -> None:
     assert fib.remove(X) == []
 
 
-def test_what_cannot_be_reached_has_no_set_until_it_can(fib: Fib, routes: Routes) -> None:
+def test_what_cannot_be_reached_has_no_set_until_it_can(fib: AtOnce, routes: Routes) -> None:
     assert fib.install(X, [D], local=False) == []
     routes.to[D] = THREE
     assert fib.reroute([D]) == [adv(THREE, 1, D)]
@@ -140,12 +183,14 @@ def test_what_cannot_be_reached_has_no_set_until_it_can(fib: Fib, routes: Routes
     assert fib.reroute([D]) == [wd(THREE, 1)]
 
 
-def test_a_flow_keeps_the_way_to_each_of_its_targets(fib: Fib, routes: Routes) -> None:
+def test_a_flow_keeps_the_way_to_each_of_its_targets(fib: AtOnce, routes: Routes) -> None:
     fib.install(X, [A, D], local=False)
     flow = flow_of(fib, X)
     assert {node: route.link for node, route in flow.routes.items()} == {A: ONE, D: None}
     routes.to.update({A: TWO, D: THREE})
     fib.reroute([A])
+    assert {node: route.link for node, route in flow.routes.items()} == {A: TWO, D: None}
+    fib.reroute([D])
     assert {node: route.link for node, route in flow.routes.items()} == {A: TWO, D: THREE}
     fib.install(X, [D], local=False)
     assert list(flow.routes) == [D]
@@ -154,20 +199,20 @@ def test_a_flow_keeps_the_way_to_each_of_its_targets(fib: Fib, routes: Routes) -
 # -- another way -----------------------------------------------------------------------------------
 
 
-def test_the_new_link_is_told_before_the_old_one_goes(fib: Fib, routes: Routes) -> None:
+def test_the_new_link_is_told_before_the_old_one_goes(fib: AtOnce, routes: Routes) -> None:
     fib.install(X, [A], local=False)
     routes.to[A] = TWO
     assert fib.reroute([A]) == [adv(TWO, 1, A), wd(ONE, 1)]
 
 
-def test_the_order_holds_whichever_link_is_the_lower(fib: Fib, routes: Routes) -> None:
+def test_the_order_holds_whichever_link_is_the_lower(fib: AtOnce, routes: Routes) -> None:
     routes.to[A] = TWO
     fib.install(X, [A], local=False)
     routes.to[A] = ONE
     assert fib.reroute([A]) == [adv(ONE, 1, A), wd(TWO, 1)]
 
 
-def test_a_target_that_moves_makes_both_sets_anew(fib: Fib, routes: Routes) -> None:
+def test_a_target_that_moves_makes_both_sets_anew(fib: AtOnce, routes: Routes) -> None:
     # A new stream may be ahead of the word about its set. Under an old id it would go to A by both
     # links; under a new one it waits.
     fib.install(X, [A, B, C], local=False)
@@ -182,9 +227,10 @@ def test_a_target_that_moves_makes_both_sets_anew(fib: Fib, routes: Routes) -> N
     assert flow_of(fib, X).current() == [(ONE, 3), (TWO, 2)]
 
 
-def test_who_leaves_while_others_move_is_out_of_the_new_sets(fib: Fib, routes: Routes) -> None:
+def test_who_leaves_while_others_move_is_out_of_the_new_sets(fib: AtOnce, routes: Routes) -> None:
     fib.install(X, [A, B, C], local=False)
     routes.to[A] = TWO
+    fib.fib.reroute([A])
     assert fib.install(X, [A, B], local=False) == [
         adv(ONE, 2, B),
         adv(TWO, 2, A),
@@ -193,7 +239,7 @@ def test_who_leaves_while_others_move_is_out_of_the_new_sets(fib: Fib, routes: R
     ]
 
 
-def test_an_old_set_is_kept_while_streams_run_on_it(fib: Fib, routes: Routes) -> None:
+def test_an_old_set_is_kept_while_streams_run_on_it(fib: AtOnce, routes: Routes) -> None:
     fib.install(X, [A], local=False)
     flow = flow_of(fib, X)
     fib.stream_opened(flow, ONE)
@@ -207,7 +253,7 @@ def test_an_old_set_is_kept_while_streams_run_on_it(fib: Fib, routes: Routes) ->
 
 
 def test_a_target_that_comes_back_does_not_take_the_old_set_up_again(
-    fib: Fib, routes: Routes
+    fib: AtOnce, routes: Routes
 ) -> None:
     fib.install(X, [A], local=False)
     flow = flow_of(fib, X)
@@ -222,7 +268,7 @@ def test_a_target_that_comes_back_does_not_take_the_old_set_up_again(
 
 
 def test_a_stream_of_a_set_that_is_gone_does_not_count_for_the_next(
-    fib: Fib, routes: Routes
+    fib: AtOnce, routes: Routes
 ) -> None:
     fib.install(X, [A], local=False)
     flow = flow_of(fib, X)
@@ -240,7 +286,7 @@ def test_a_stream_of_a_set_that_is_gone_does_not_count_for_the_next(
     assert fib.stream_closed(flow, ONE, sns_id) == wd(ONE, sns_id)
 
 
-def test_a_link_that_closes_gives_its_targets_to_others(fib: Fib, routes: Routes) -> None:
+def test_a_link_that_closes_gives_its_targets_to_others(fib: AtOnce, routes: Routes) -> None:
     fib.install(X, [A, B, C], local=False)
     fib.install(Y, [B], local=False)
     fib.install(Z, [C], local=False)
@@ -254,7 +300,7 @@ def test_a_link_that_closes_gives_its_targets_to_others(fib: Fib, routes: Routes
     assert fib.close_link(ONE) == []
 
 
-def test_an_old_set_goes_with_its_link(fib: Fib, routes: Routes) -> None:
+def test_an_old_set_goes_with_its_link(fib: AtOnce, routes: Routes) -> None:
     fib.install(X, [A], local=False)
     flow = flow_of(fib, X)
     fib.stream_opened(flow, ONE)
@@ -265,14 +311,14 @@ def test_an_old_set_goes_with_its_link(fib: Fib, routes: Routes) -> None:
     assert fib.remove(X) == [wd(TWO, 1)]
 
 
-def test_a_link_that_closes_takes_what_only_it_reached(fib: Fib, routes: Routes) -> None:
+def test_a_link_that_closes_takes_what_only_it_reached(fib: AtOnce, routes: Routes) -> None:
     fib.install(X, [A, C], local=False)
     routes.to = {C: TWO}
     assert fib.close_link(ONE) == []
     assert flow_of(fib, X).current() == [(TWO, 1)]
 
 
-def test_only_flows_that_go_there_are_looked_at(fib: Fib, routes: Routes) -> None:
+def test_only_flows_that_go_there_are_looked_at(fib: AtOnce, routes: Routes) -> None:
     fib.install(X, [A], local=False)
     fib.install(Y, [C], local=False)
     fib.install(Z, [A, C], local=False)
@@ -286,12 +332,54 @@ def test_only_flows_that_go_there_are_looked_at(fib: Fib, routes: Routes) -> Non
     assert routes.asked == []
 
 
-def test_what_happens_to_several_flows_happens_in_their_order(fib: Fib, routes: Routes) -> None:
+def test_what_happens_to_several_flows_happens_in_their_order(fib: AtOnce, routes: Routes) -> None:
     for client in "qwertyuiop":
         fib.install(FromClient(client, TRACK), [A], local=False)
     routes.to[A] = THREE
     told = [update.sns_id for update in fib.reroute([A]) if update.nodes]
     assert told == list(range(1, 11))
+
+
+# -- what is settled, and when ---------------------------------------------------------------------
+
+
+def test_a_newcomer_alone_is_routed(fib: AtOnce, routes: Routes) -> None:
+    fib.install(X, [A, C], local=False)
+    routes.asked.clear()
+    fib.install(X, [A, B, C], local=False)
+    assert routes.asked == [(X, B)]
+    routes.asked.clear()
+    fib.install(X, [A, B], local=False)
+    assert routes.asked == []
+
+
+def test_of_a_lost_link_only_what_it_carried_is_routed(fib: AtOnce, routes: Routes) -> None:
+    fib.install(X, [A, C], local=False)
+    fib.install(Y, [C], local=False)
+    routes.asked.clear()
+    routes.to[A] = TWO
+    fib.close_link(ONE)
+    assert routes.asked == [(X, A)]
+
+
+def test_changes_gather_until_a_flow_is_settled(routes: Routes) -> None:
+    fib = Fib(routes)
+    flow = fib.install(X, [A], local=False)
+    fib.install(X, [A, B], local=False)
+    fib.install(X, [A, B, C], local=False)
+    assert flow.current() == []
+    assert list(fib.unsettled) == [flow]
+    assert fib.settle(flow) == [adv(ONE, 1, A, B), adv(TWO, 1, C)]
+    assert not fib.unsettled
+    assert fib.settle(flow) == []
+
+
+def test_only_what_passes_is_looked_at_where_the_best_way_stays(routes: Routes) -> None:
+    fib = Fib(routes)
+    for key in every_key:
+        fib.settle(fib.install(key, [A], local=False))
+    fib.reroute([A], passing=True)
+    assert [flow.key for flow in fib.unsettled] == [X]
 
 
 # -- whatever happens ------------------------------------------------------------------------------
@@ -337,7 +425,7 @@ def test_each_target_is_in_one_set_and_nothing_is_left_over(
     sequence: list[tuple[object, ...]],
 ) -> None:
     routes, told = Routes(), Told()
-    fib = Fib(routes)
+    fib = AtOnce(routes)
     wanted: dict[FlowKey, frozenset[NodeId]] = {}
     streams: list[tuple[Flow, SessionId, SnsId]] = []
     for step in sequence:
@@ -377,7 +465,7 @@ def test_each_target_is_in_one_set_and_nothing_is_left_over(
 
 
 def _check(
-    fib: Fib,
+    fib: AtOnce,
     routes: Routes,
     told: Told,
     wanted: dict[FlowKey, frozenset[NodeId]],
