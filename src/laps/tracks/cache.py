@@ -5,12 +5,20 @@
 Nothing is parsed while data flows: a chunk is appended to a list. Objects are looked for when
 somebody asks, for the largest one or for a range. Bounds are kept by dropping the oldest groups, of
 the track that has too much or of all; what is still being written is cut at an object's beginning.
+An object that is larger than the bounds passes, and is not kept.
+
+Groups stand in a queue by the time that they may expire at, so that nobody looks at a million of
+them to find one. A group that is then still written, or is the last of its track and kept for that,
+stands there again when it is not so any more.
 """
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import count
+from math import inf
+from typing import TYPE_CHECKING, Final
 
 from laps.ranges import LAST_OBJECT, RangeSet
 from laps.tracks.cached_stream import CachedStream
@@ -26,6 +34,14 @@ if TYPE_CHECKING:
 
     from laps.tracks.publication import Source
     from laps.wire.moqt.data import SubgroupHeader
+
+
+# 5 µs each, in one turn of the loop.
+MOST_IN_A_TURN: Final = 500
+
+# Objects that have a time of their own are dropped together, this often: whatever is too old is
+# left out when somebody asks.
+AGAIN_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +62,8 @@ class CacheCounters:
     expired_objects: int = 0
     "By what their publishers said of how long they are of use."
     trimmed_streams: int = 0
+    large_objects: int = 0
+    "Not kept: they alone are more than there is room for."
 
 
 class CachedGroup:
@@ -54,9 +72,11 @@ class CachedGroup:
     __slots__ = (
         "at",
         "datagrams",
+        "due",
         "fetched",
         "gone",
         "id",
+        "pieced",
         "size",
         "streams",
         "track",
@@ -69,8 +89,12 @@ class CachedGroup:
         self.id = group_id
         self.at = at
         self.size = 0
+        self.due = inf
+        "When it is looked at, to see what of it has expired."
         self.streams: list[CachedStream] = []
         self.datagrams: dict[int, tuple[float, bytes]] = {}
+        self.pieced: set[int] = set()
+        "Those of them that came in several datagrams: they may be larger than one can be."
         self.until: dict[int, float] = {}
         "When objects that came in datagrams are of no use any more, where somebody said so."
         self.fetched: dict[int, tuple[float, Object]] = {}
@@ -167,6 +191,7 @@ class CachedGroup:
             self.datagrams[object_id] = (now, data)
             if until is not None:
                 self.until[object_id] = until
+                self.track.cache.look_at(self, until + AGAIN_S)
             self.grow(len(data))
 
     def expire(self, now: float) -> int:
@@ -190,6 +215,11 @@ class CachedGroup:
         """As `Holder.events`."""
         return self.track.cache.events
 
+    def stream_ended(self) -> None:
+        """As `Holder.stream_ended`: what grew old while it was written may go."""
+        if not self.gone:
+            self.track.cache.look_at(self, self.at + self.track.max_age_s)
+
     def grow(self, size: int) -> None:
         """As `Holder.grow`; what is too much makes room."""
         cache = self.track.cache
@@ -205,16 +235,29 @@ class CachedGroup:
 class CachedTrack:
     """The groups of one track."""
 
-    __slots__ = ("cache", "groups", "history", "known", "max_age_s", "seen", "size")
+    __slots__ = (
+        "_keeps_last",
+        "_top",
+        "cache",
+        "groups",
+        "history",
+        "known",
+        "max_age_s",
+        "seen",
+        "size",
+    )
 
     def __init__(self, cache: Cache, history: History | None = None) -> None:
         self.cache = cache
         self.history = history or History()
         self.groups: dict[int, CachedGroup] = {}
+        self._top = -1
+        "The largest of them; -1 where there is none."
         self.size = 0
         self.seen: Location | None = None
         "The largest location known of, also of what is no longer here."
         self.max_age_s = cache.limits.age_s
+        self._keeps_last = False
         self.known: list[tuple[int, int]] = []
         "Groups, from and to, that a publisher has been asked for: what is not here is not there."
 
@@ -223,7 +266,11 @@ class CachedTrack:
         group = self.groups.get(group_id)
         if group is None:
             group = self.groups[group_id] = CachedGroup(self, group_id, now)
+            if group_id > self._top:
+                last, self._top = self.groups.get(self._top), group_id
+                self._may_go(last)
             self.cache.order[group] = None
+            self._may_go(group)
             self.history.saw(group_id)
         return group
 
@@ -237,23 +284,60 @@ class CachedTrack:
     def largest(self) -> Location | None:
         """The largest location that has begun to come, or that a publisher has told of."""
         if self.groups:
-            top = self.groups[max(self.groups)]
+            top = self.groups[self._top]
             if (object_id := top.largest()) is not None:
                 self.saw(Location(top.id, object_id))
         return self.seen
+
+    @property
+    def touched(self) -> float:
+        """When the last of the group that the track is in came, give or take."""
+        group = self.groups.get(self._top)
+        if group is None:
+            return 0.0
+        times = [stream.touched for stream in group.streams]
+        return max([group.at, *times, *(at for at, _ in group.datagrams.values())])
+
+    def limit_age(self, max_age_s: float) -> None:
+        """What is older than this is of no use any more."""
+        if max_age_s < self.max_age_s:
+            self.max_age_s = max_age_s
+            for group in self.groups.values():
+                self._may_go(group)
+        self.max_age_s = max_age_s
+
+    @property
+    def keeps_last(self) -> bool:
+        """Whether the group that the track is in stays young: it is what there is of it now."""
+        return self._keeps_last
+
+    @keeps_last.setter
+    def keeps_last(self, keeps: bool) -> None:
+        self._keeps_last = keeps
+        if not keeps:
+            self._may_go(self.groups.get(self._top))
+
+    def _may_go(self, group: CachedGroup | None) -> None:
+        """A group is dropped when it is old enough, unless something else keeps it."""
+        if group is not None:
+            self.cache.look_at(group, group.at + self.max_age_s)
 
     def saw(self, location: Location | None) -> None:
         """Word of an object."""
         if location is not None and (self.seen is None or location > self.seen):
             self.seen = location
 
-    def oldest(self, now: float) -> float:
-        """What arrived before this time has expired."""
-        return now - self.max_age_s
+    def oldest(self, now: float, group_id: int) -> float:
+        """What arrived of a group before this time has expired."""
+        return 0.0 if self.is_kept(group_id) else now - self.max_age_s
+
+    def is_kept(self, group_id: int) -> bool:
+        """Whether a group is kept however old it is."""
+        return self._keeps_last and group_id == self._top
 
     def drop(self, group: CachedGroup) -> None:
         """Forget a group."""
-        if group.live or group.id == max(self.groups):
+        if group.live or group.id == self._top:
             self.largest()
         # Its last object tells where what was let go ends, if that is not the next group's to tell.
         last = None if group.id + 1 in self.groups else group.largest()
@@ -261,6 +345,8 @@ class CachedTrack:
             self.history.dropped(group.id, last)
         group.gone = True
         self.groups.pop(group.id, None)
+        if group.id == self._top:
+            self._top = max(self.groups, default=-1)
         self.cache.order.pop(group, None)
         self.size -= group.size
         self.cache.size -= group.size
@@ -288,6 +374,9 @@ class Cache:
         self.size = 0
         self.order: dict[CachedGroup, None] = {}
         "Every group, the oldest first."
+        self._queue: list[tuple[float, int, CachedGroup]] = []
+        "Groups by when they are looked at; an entry counts while the group has the same time."
+        self._numbers = count()
 
     def shrink(self, track: CachedTrack) -> None:
         """Drop the oldest until the bounds hold, the track's own first."""
@@ -296,7 +385,23 @@ class Cache:
             groups = [track.groups[key] for key in sorted(track.groups)]
             self._shrink(groups, track, limits.track_bytes * 3 // 4, limits.track_bytes)
         if self.size > limits.total_bytes:
-            self._shrink(list(self.order), self, limits.total_bytes * 7 // 8, limits.total_bytes)
+            self._shrink(
+                self._oldest(limits.total_bytes),
+                self,
+                limits.total_bytes * 7 // 8,
+                limits.total_bytes,
+            )
+
+    def _oldest(self, limit: int) -> list[CachedGroup]:
+        """As many of the oldest groups as bring the size below a limit, and some more."""
+        found: list[CachedGroup] = []
+        size = self.size
+        for group in self.order:
+            if size <= limit and len(found) >= MOST_IN_A_TURN:
+                break
+            found.append(group)
+            size -= 0 if group.live else group.size
+        return found
 
     def _shrink(
         self, groups: list[CachedGroup], whole: Cache | CachedTrack, goal: int, limit: int
@@ -310,19 +415,42 @@ class Cache:
                     if stream.trim() > 0:
                         self.counters.trimmed_streams += 1
                         group.trimmed(stream.dropped_id)
+                    if whole.size > limit and stream.behead() > 0:
+                        self.counters.large_objects += 1
+                        group.trimmed(stream.dropped_id)
             else:
                 self.counters.evicted_groups += 1
                 group.track.drop(group)
 
-    def expire(self, now: float) -> None:
-        """Drop what is too old, and has come to its end."""
-        for group in list(self.order):
-            if group.until:
-                self.counters.expired_objects += group.expire(now)
-            age = now - group.at
-            if age > group.track.max_age_s and not group.live:
-                self.counters.expired_groups += 1
-                group.track.drop(group)
+    def look_at(self, group: CachedGroup, at: float) -> None:
+        """Something of a group expires at a time."""
+        if at < group.due:
+            group.due = at
+            heapq.heappush(self._queue, (at, next(self._numbers), group))
+
+    def expire(self, now: float) -> bool:
+        """Drop what is too old, and has come to its end; False if there is more to be done."""
+        for _ in range(MOST_IN_A_TURN):
+            if not self._queue or self._queue[0][0] >= now:
+                return True
+            due, _, group = heapq.heappop(self._queue)
+            if group.due == due and not group.gone:
+                group.due = inf
+                self._expire(group, now)
+        return False
+
+    def _expire(self, group: CachedGroup, now: float) -> None:
+        if group.until:
+            self.counters.expired_objects += group.expire(now)
+        track = group.track
+        expires_at = group.at + track.max_age_s
+        if expires_at >= now:
+            self.look_at(group, expires_at)
+        elif not group.live and not track.is_kept(group.id):
+            self.counters.expired_groups += 1
+            track.drop(group)
+        if group.until and not group.gone:
+            self.look_at(group, max(min(group.until.values()), now) + AGAIN_S)
 
 
 def _of_datagram(data: bytes) -> Object:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from laps.ranges import Numbers
+from laps.wire.buffer import VARINT_MAX
 from laps.wire.moqt.boundaries import BoundaryScanner
 from laps.wire.moqt.codes import MoqtViolation
 from laps.wire.moqt.dialect import BETWEEN_RELAYS
@@ -58,6 +59,9 @@ class Holder(Protocol):
     def grow(self, size: int) -> None:
         """So many bytes more are kept, or fewer where it is negative."""
 
+    def stream_ended(self) -> None:
+        """Nothing more comes of a stream of it."""
+
 
 class _Check(NamedTuple):
     """A place where an object begins."""
@@ -85,6 +89,7 @@ class CachedStream:
     __slots__ = (
         "_begun",
         "_checks",
+        "_gone_until",
         "_group",
         "_marks",
         "_scanned",
@@ -123,12 +128,21 @@ class CachedStream:
         self._checks: list[_Check] = []
         self._begun: Numbers | None = None
         "The ids of objects that have begun, and are still here; none before somebody looks."
+        self._gone_until: int | None = None
+        "The object under way is too large to be kept: where it ends."
 
     @property
     def subgroup(self) -> int:
         """Its subgroup, as the header or the first object has it."""
         subgroup = self.header.subgroup
         return (self.scan().first_object_id or 0) if subgroup is None else subgroup
+
+    @property
+    def first_id(self) -> int | None:
+        """The first object that is here, if any has begun."""
+        if self.dropped_id is not None:
+            return self.dropped_id + 1
+        return self.scan().first_object_id
 
     @property
     def touched(self) -> float:
@@ -142,15 +156,39 @@ class CachedStream:
             return
         if now - self._marks[-1][1] > MARK_S:
             self._marks.append((self.base + self.size, now))
-        self.chunks.append(data)
-        self.size += size
-        group.grow(size)
+        if self._gone_until is not None:
+            data = self._pass_by(data, self._gone_until)
+            size = len(data)
+        if size:
+            self.chunks.append(data)
+            self.size += size
+            group.grow(size)
         if self.waiting:
             self._notify()
+
+    def _pass_by(self, data: bytes | memoryview, end: int) -> bytes | memoryview:
+        """More of an object that is not kept has come; what follows it."""
+        passed = data[: end - self.base]
+        self.scanner.feed(passed)
+        self.base += len(passed)
+        if self.base == end:
+            self._gone_until = None
+        return data[len(passed) :]
+
+    def begins_with(self, data: memoryview) -> bool:
+        """Whether its first bytes are these, as far as both go; also if they are no longer here."""
+        at = 0
+        for chunk in () if self.base else self.chunks:
+            part = data[at : at + len(chunk)]
+            if part != chunk[: len(part)]:
+                return False
+            at += len(part)
+        return True
 
     def ended(self, *, fin: bool) -> None:
         """Nothing more comes; with a FIN it was all."""
         self.live, self.fin = False, fin
+        self._group.stream_ended()
         if self.waiting:
             self._notify()
 
@@ -162,8 +200,9 @@ class CachedStream:
         """The id of an object that has begun to come, and goes on."""
         scanner = self.scan()
         last = scanner.last_object_id
-        whole = not self.live or self.malformed or last == scanner.complete_id
-        return None if whole else last
+        if not self.live or self.malformed or last == scanner.complete_id:
+            return None
+        return last if self._gone_until is None else None
 
     def scan(self) -> BoundaryScanner:
         """Look at what came since the last time."""
@@ -239,7 +278,8 @@ class CachedStream:
 
     def _read(self, offset: int) -> Iterator[tuple[Object, int]]:
         """The objects from an offset on, or from some way before it, and where their chunk is."""
-        reader = ObjectReader(self.header, BETWEEN_RELAYS)
+        # What is here is within the bounds of the cache: it is put together, however much it is.
+        reader = ObjectReader(self.header, BETWEEN_RELAYS, VARINT_MAX)
         at = bisect_right(self._checks, offset, key=_offset) - 1
         if at >= 0:
             check = self._checks[at]
@@ -284,6 +324,18 @@ class CachedStream:
         self._marks = self._marks[max(0, bisect_right(self._marks, (self.base, 1e18)) - 1) :]
         self._shrink(cut)
         return cut
+
+    def behead(self) -> int:
+        """Drop what has come of the object under way, and keep nothing more of it; bytes freed.
+
+        It stands alone by then: `trim` has dropped what came before.
+        """
+        scanner = self.scan()
+        if self._gone_until is not None or self.malformed or scanner.payload_end is None:
+            return 0
+        self.dropped_id = scanner.last_object_id
+        self._gone_until = scanner.payload_end
+        return self.clear()
 
     def clear(self) -> int:
         """Drop everything; bytes freed."""

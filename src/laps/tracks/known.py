@@ -53,7 +53,7 @@ class Known:
         group = self._cached.groups[at.group]
         if group.whole or self._asked(at.group):
             return
-        runs = group.ids(now, self._cached.oldest(now))
+        runs = group.ids(now, self._cached.oldest(now, at.group))
         end = group.end()
         if upto is None and end is None and self._is_over(at.group):
             end = runs[-1][1] if runs else None

@@ -34,6 +34,10 @@ class Pressed(Protocol):
         """Whether more waits to be sent than is good."""
 
     @property
+    def crowded(self) -> bool:
+        """Whether so much waits that something may soon have to be dropped."""
+
+    @property
     def sent_bytes(self) -> int:
         """How much has been sent on it so far."""
 

@@ -5,10 +5,11 @@
       it publishes by itself, or has nothing to answer ──► PUBLISHING
       ASKED ── PUBLISH_DONE comes first ──► ENDING
       any ── nobody wants it any more, or the publisher left ──► ENDED
+      REFUSED, ENDED ── it offers the track, somebody wants it, a while has passed ──► ASKED
 
 `wanted` goes beside the states: whether somebody wants the track, so that the publisher was asked
 and its flow is laid out. One that has ended, or has refused, stays in the track's table while it is
-wanted, so that it is not asked again.
+wanted, so that it is asked again, and not too often.
 """
 
 from __future__ import annotations
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
 
     Source = FromPeer | Client
     "Where a stream comes from: another relay, by a flow, or a publisher of this one."
+
+
+# A publisher that refused a track, or ended it, is asked again after the first of these; the time
+# doubles with each question in vain.
+ASK_AGAIN_FIRST_S: Final = 0.5
+ASK_AGAIN_MOST_S: Final = 8.0
 
 
 class PublicationState(Enum):
@@ -52,10 +59,21 @@ _NEXT: Final = {
         }
     ),
     PublicationState.PUBLISHING: frozenset({PublicationState.ENDING, PublicationState.ENDED}),
-    PublicationState.REFUSED: frozenset({PublicationState.ENDED}),
+    PublicationState.REFUSED: frozenset({PublicationState.ASKED, PublicationState.ENDED}),
     PublicationState.ENDING: frozenset({PublicationState.ENDED}),
-    PublicationState.ENDED: frozenset[PublicationState](),
+    PublicationState.ENDED: frozenset({PublicationState.ASKED}),
 }
+
+
+_CLOSED: Final = (PublicationState.REFUSED, PublicationState.ENDED)
+
+
+@dataclass(frozen=True, slots=True)
+class NewGroupWanted:
+    """An event: a subscriber at another relay asks the publisher here for a new group."""
+
+    key: TrackKey
+    value: int
 
 
 @dataclass(slots=True, eq=False)
@@ -94,6 +112,14 @@ class Publication:
     "What stands for it among the announces, after its namespace was withdrawn."
     new_group: tuple[int, int] | None = None
     "The last new group that we asked for, and the largest group at that time."
+    largest: Location | None = None
+    "How far the track is, as it has said."
+    continues: bool = False
+    "It has said how far the track is: what it sends again is what was."
+    attempts: int = 0
+    "How often it was asked and refused, or ended."
+    ask_again_at: float = 0.0
+    "When it may be asked again, where it refused or ended."
     flow_key: FromClient = field(init=False)
     "What its flow is known by."
 
@@ -111,6 +137,27 @@ class Publication:
             raise LocalProtocolError(f"a publication cannot go from {self.state} to {state}")
         self.state = state
 
+    def back_off(self, now: float) -> None:
+        """It refused, or has ended: it is asked again after a while at the earliest."""
+        wait_s = min(ASK_AGAIN_MOST_S, ASK_AGAIN_FIRST_S * 2 ** min(self.attempts, 8))
+        self.attempts += 1
+        self.ask_again_at = now + wait_s
+
+    def ask_again(self, now: float) -> bool:
+        """Somebody wants the track that it refused or ended; False if it is too early."""
+        if not self.is_closed or now < self.ask_again_at:
+            return False
+        self.advance(PublicationState.ASKED)
+        self.request_id, self.by_publish, self.alias = -1, False, None
+        self.refusal = self.done = self.largest = None
+        self.streams = self.open_streams = 0
+        return True
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it refused, or has ended."""
+        return self.state in _CLOSED
+
     @property
     def is_established(self) -> bool:
         """Whether objects may arrive."""
@@ -123,6 +170,14 @@ class Publication:
 
     def wants_new_group(self, value: int, largest: Location | None) -> bool:
         """Whether to ask for a new group: not again before there is one."""
-        at = -1 if largest is None else largest.group
-        asked, self.new_group = self.new_group, (value, at)
-        return asked is None or asked[0] < value or asked[1] < at
+        asked = is_new_request(self.new_group, value, largest)
+        self.new_group = asked or self.new_group
+        return asked is not None
+
+
+def is_new_request(
+    asked: tuple[int, int] | None, value: int, largest: Location | None
+) -> tuple[int, int] | None:
+    """What is to be remembered of a new group that is asked for; None: it was, and is to come."""
+    at = -1 if largest is None else largest.group
+    return (value, at) if asked is None or asked[0] < value or asked[1] < at else None

@@ -32,6 +32,8 @@ class TrackCounters:
     opaque: int = 0
     "Streams that are not MoQT's."
     started_over: int = 0
+    large_datagrams: int = 0
+    "Objects in datagrams that were too large for the path to a subscriber."
     malformed_fragments: int = 0
     "Fragments that cannot be of the object they name: past its end, or without end."
     lost_objects: int = 0

@@ -90,10 +90,11 @@ class Translated(Outlet):
 class Cut(Outlet):
     """A stream from one of its objects on.
 
-    `head` is the header to begin with; `body` takes the objects, where they are translated.
+    `head` is the header to begin with; `body` takes the objects, where they are translated. Where
+    objects were written before, `previous` is the last of them.
     """
 
-    __slots__ = ("_begun", "_body", "_first", "_head", "_kept", "_scanner")
+    __slots__ = ("_body", "_first", "_head", "_kept", "_previous", "_scanner", "begun")
 
     def __init__(
         self,
@@ -102,15 +103,28 @@ class Cut(Outlet):
         first: int,
         has_extensions: bool,
         body: OutStream | None = None,
+        previous: int = -1,
     ) -> None:
         super().__init__(out)
         self._body = body or out
+        self._previous = previous
         self._head = head
         self._first = first
         self._scanner = BoundaryScanner(BETWEEN_RELAYS, has_extensions)
         self._kept: list[bytes | memoryview] = []
         "From the beginning of the object under way."
-        self._begun = False
+        self.begun = False
+        "The object to begin with is there."
+
+    def begin_at(self, first: int) -> None:
+        """Begin at another object; nothing may have been written yet."""
+        self._first = first
+
+    def last_after(self, data: bytes) -> int:
+        """The last object that will have begun when these bytes are there too."""
+        scanner = self._scanner.copy()
+        scanner.feed(data)
+        return -1 if scanner.last_object_id is None else scanner.last_object_id
 
     def resume(self, scanner: BoundaryScanner, tail: bytes) -> None:
         """Go on from where a scanner stands; `tail` is what it has seen of the object under way."""
@@ -119,7 +133,7 @@ class Cut(Outlet):
 
     def write(self, data: bytes | memoryview, now: float) -> bool:
         """As `OutStream.write`."""
-        if self._begun:
+        if self.begun:
             return self._body.write(data, now)
         if self._out.over:
             return False
@@ -138,8 +152,8 @@ class Cut(Outlet):
         """All objects that pass have been sent, even if there is none."""
         if data and not self.write(data, now):
             return False
-        if not self._begun:
-            self._begun = True
+        if not self.begun:
+            self.begun = True
             return self._out.finish(self._head, now)
         return self._body.finish(b"", now)
 
@@ -150,10 +164,12 @@ class Cut(Outlet):
         self._kept.append(data)
         for object_id, _, after_id, *_ in scanner.feed(data):
             if object_id >= self._first:
-                self._begun = True
+                self.begun = True
                 whole = b"".join(self._kept)
                 self._kept.clear()
-                return encode_varint(object_id) + whole[after_id - kept_from :]
+                return encode_varint(object_id - self._previous - 1) + whole[after_id - kept_from :]
+        if scanner.payload_end is not None:
+            self._kept.clear()  # it is the payload of an object that does not pass
         while self._kept and kept_from + len(self._kept[0]) <= scanner.next_object_offset:
             kept_from += len(self._kept.pop(0))
         return None

@@ -40,7 +40,7 @@ class StreamOwner(Protocol):
     ) -> None:
         """It is another relay's answer to a FETCH of ours."""
 
-    def stream_closed(self, stream: IncomingStream) -> None:
+    def stream_closed(self, stream: IncomingStream, now: float) -> None:
         """Nothing more comes of it."""
 
 
@@ -55,6 +55,7 @@ class IncomingStream:
         "first",
         "head",
         "header",
+        "is_rest",
         "outs",
         "over",
         "priority",
@@ -82,6 +83,8 @@ class IncomingStream:
         self.subgroup = 0
         self.first = 0
         "The first object that subscribers are given: they have those before it."
+        self.is_rest = False
+        "It goes on where another of its subgroup has broken off or ended."
         self.outs: list[OutStream] = []
         self.cached: CachedStream | None = None
         self.over = False
@@ -114,14 +117,14 @@ class IncomingStream:
                 self.cached.append(data, now)
             for out in self.outs:
                 out.finish(data, now)
-        self._closed(fin=True)
+        self._closed(now, fin=True)
 
     def reset(self, code: int, now: float) -> None:
         """Whoever sends it has given it up."""
         for out in self.outs:
             if not out.over:
                 out.reset(code, now)
-        self._closed(fin=False)
+        self._closed(now, fin=False)
 
     def is_silent(self, now: float) -> bool:
         """Whether nothing has arrived of it for a while."""
@@ -162,8 +165,8 @@ class IncomingStream:
         self._head = None
         self._owner.pass_opaque(self, head, fin, now)
 
-    def _closed(self, *, fin: bool) -> None:
+    def _closed(self, now: float, *, fin: bool) -> None:
         self.over = True
         if self.cached is not None:
             self.cached.ended(fin=fin)
-        self._owner.stream_closed(self)
+        self._owner.stream_closed(self, now)

@@ -77,7 +77,16 @@ class SubscriptionOwner(Protocol):
 class Subscription:
     """A client's subscription to a track: what every protocol's has in common."""
 
-    __slots__ = ("_owner", "_state", "client", "is_new", "new_group", "refused_by", "request_id")
+    __slots__ = (
+        "_owner",
+        "_state",
+        "client",
+        "is_new",
+        "is_overdue",
+        "new_group",
+        "refused_by",
+        "request_id",
+    )
 
     patient = False
     "Whether it waits for a publisher as long as it takes, and is never refused."
@@ -93,6 +102,8 @@ class Subscription:
         "The new group that it asks for."
         self.is_new = False
         "Nobody offered the track when it began: whatever is published of it is new."
+        self.is_overdue = False
+        "It has waited for a publisher as long as it may."
         self.refused_by: set[NodeId] = set()
         "Relays whose publishers refused, or that have none any more."
         self._owner = owner
@@ -145,10 +156,12 @@ class Subscription:
         """
         raise NotImplementedError
 
-    def datagram(self, data: bytes, item: DatagramObject, now: float) -> None:
+    def datagram(
+        self, data: bytes, item: DatagramObject, now: float, *, pieced: bool = False
+    ) -> None:
         """An object in a datagram, as it arrived and as it was read.
 
-        One that arrived in several may be larger than a datagram can be.
+        One that arrived in several, `pieced`, may be larger than a datagram can be.
         """
         raise NotImplementedError
 
@@ -202,7 +215,9 @@ class PlainSubscriber:
             out.write(data, now)
         return out
 
-    def datagram(self, data: bytes, item: DatagramObject, now: float) -> None:
+    def datagram(
+        self, data: bytes, item: DatagramObject, now: float, *, pieced: bool = False
+    ) -> None:
         """As `Subscription.datagram`."""
         self.client.send_datagram(self._track, data, 0)
 

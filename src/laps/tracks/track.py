@@ -5,9 +5,10 @@
     streams         those that are open, once into the cache and once to each subscriber (`streams`)
     cached          what is kept of it, and what is remembered of the rest (`cache`, `history`)
     fragments       objects that arrive in pieces and are not whole (`reassembly`)
+    datagrams       what hands out objects that arrive in datagrams (`datagrams`)
 
 A track knows, when a stream begins, whether another publisher has sent the same already, and
-whether a publisher has begun anew. Datagrams it hands out itself.
+whether a publisher has begun anew.
 
 Between relays a track's streams are those of draft 16, under the alias that every relay makes from
 the track's name. Bytes that are not are passed on to plain clients as they are, and not kept.
@@ -15,41 +16,39 @@ the track's name. Bytes that are not are passed on to plain clients as they are,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from laps.routing.forwarding import FromPeer
 from laps.tracks.cache import CachedTrack
+from laps.tracks.datagrams import Datagrams
 from laps.tracks.ports import Answers
+from laps.tracks.positions import Positions
 from laps.tracks.publication import Publication, PublicationState
-from laps.tracks.reassembly import TrackFragments
-from laps.tracks.streams import SILENT_S
+from laps.tracks.standby import Standby
+from laps.tracks.streams import SILENT_S, IncomingStream
 from laps.tracks.subscription import PlainSubscriber, Subscription, SubscriptionState
 from laps.tracks.upstream_fetch import FetchedStream
 from laps.types import Location, track_alias
-from laps.wire.moqt.codes import MoqtViolation, ResetCode
-from laps.wire.moqt.data import decode_datagram, encode_datagram
+from laps.wire.moqt.codes import ResetCode
+from laps.wire.moqt.data import encode_subgroup_header
 from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.messages import TrackProperties
-from laps.wire.quicr.carried import carried_of
-from laps.wire.quicr.codes import QuicrViolation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from laps.tracks.cache import CachedGroup
     from laps.tracks.cached_stream import CachedStream
     from laps.tracks.history import History
     from laps.tracks.meter import Meter
     from laps.tracks.ports import Client
     from laps.tracks.publication import Source
+    from laps.tracks.reassembly import TrackFragments
     from laps.tracks.shared import Shared
-    from laps.tracks.streams import IncomingStream
     from laps.tracks.subscription import Subscriber
     from laps.tracks.upstream_fetch import UpstreamFetch
     from laps.types import NodeId, TrackHash, TrackKey, TrackName
-    from laps.wire.moqt.data import DatagramObject, FetchHeader
-    from laps.wire.quicr.messages import Fragment, Terms
+    from laps.wire.moqt.data import FetchHeader
 
 # The same stream may arrive by two ways of different length, this much apart.
 RECENT_S: Final = 2.0
@@ -93,10 +92,18 @@ class Track:
         self.properties = TrackProperties()
         self.streams: dict[tuple[int, int], IncomingStream] = {}
         "Those that are open, by group and subgroup."
+        self._standbys: dict[tuple[int, int], list[Standby]] = {}
+        "Streams of other sources that are sent as well, by group and subgroup."
         self.senders: dict[Source, int] = {}
         "Who has sent streams, and the smallest group of each."
         self.sender_left = False
         "A sender has left: whoever sends next may start over."
+        self.positions = Positions()
+        "How far each source is."
+        self._origin: Source | None = None
+        "Who sent the last stream that began."
+        self.datagrams = Datagrams(self, shared)
+        "What hands out objects that arrive in datagrams."
         self.joining: dict[NodeId, float] = {}
         "Nodes that joined a set that others are in, and until when relays may not know of it."
         self.fragments: TrackFragments | None = None
@@ -107,8 +114,11 @@ class Track:
         "Ranges that are being fetched from elsewhere."
         self.final: Location | None = None
         "Where it ended, as a publisher that has left said apart from the objects."
-        self.ending: tuple[int, str] | None = None
-        "It has ended, with this code and reason; subscribers are told when no stream is open."
+        self.ending: tuple[int, str, frozenset[Subscriber]] | None = None
+        """It has ended, with this code and reason; those who subscribed by then are told when no
+        stream is open."""
+        self.new_group: tuple[int, int] | None = None
+        "The last new group that another relay was asked for, and the largest group at that time."
         self.leaving_at: float | None = None
         "The last subscriber has left; the network is told at this time, if none comes back."
         self._publishers: dict[Client, Publication] = {}
@@ -167,6 +177,7 @@ class Track:
         self._index(subscriber)
         self.shared.subscribed.add(client, self.key)
         self.shared.has_moved(self.meter)
+        self._review_keeping()
 
     def remove_subscriber(self, client: Client) -> None:
         """A client is given it no more."""
@@ -180,6 +191,7 @@ class Track:
             self._unindex(subscriber)
         self.shared.subscribed.discard(client, self.key)
         self.shared.has_moved(self.meter)
+        self._review_keeping()
 
     def first_data(self, subscription: Subscription) -> None:
         """Data arrived for a subscription that waits for a publisher."""
@@ -218,18 +230,22 @@ class Track:
         current = [it for it in self._publishers.values() if it.state is not PublicationState.ENDED]
         return [it for it in current if it.publisher.answers is Answers.ITSELF]
 
-    def ask(self, client: Client) -> Publication | None:
-        """Somebody wants the track: the publication to ask for it; None if it was asked already."""
+    def ask(self, client: Client, now: float) -> Publication | None:
+        """Somebody wants the track: the publication to ask for it; None if it was asked already.
+
+        One that refused, or has ended, is asked again after a while.
+        """
         publication = self._publishers.get(client)
         if publication is None:
             state = PublicationState.PUBLISHING
             if client.answers is Answers.ITSELF:
                 state, self.final = PublicationState.ASKED, None
             publication = self._publishers[client] = Publication(self.hash, client, state)
-        elif publication.wanted:
+        elif publication.wanted and not publication.ask_again(now):
             return None
         publication.wanted = True
         self.shared.asked.add(client, self.key)
+        self._review_keeping()
         return publication
 
     def release(self, publication: Publication) -> None:
@@ -237,8 +253,9 @@ class Track:
         publication.wanted = False
         self.shared.asked.discard(publication.publisher, self.key)
         answers = publication.by_publish or publication.publisher.answers is Answers.ITSELF
-        if not answers or publication.state is PublicationState.ENDED:
+        if not answers or publication.is_closed:
             del self._publishers[publication.publisher]
+            self._review_keeping()
 
     def publish(self, client: Client, request_id: int) -> Publication:
         """A client publishes it without being asked, in place of what it published before."""
@@ -253,10 +270,11 @@ class Track:
         )
         self.final = None
         self._publishers[client] = publication
+        self._review_keeping()
         return publication
 
     def end_publication(self, publication: Publication) -> None:
-        """Nothing more comes of a publication; while it is wanted it is not asked for again."""
+        """Nothing more comes of a publication; while it is wanted it may be asked for again."""
         client = publication.publisher
         if self._publishers.get(client) is not publication:
             return
@@ -265,12 +283,19 @@ class Track:
             self.sender_left = True
         if not publication.wanted:
             del self._publishers[client]
+            self._review_keeping()
 
     # -- what it is like ---------------------------------------------------------------------------
 
     def largest(self) -> Location | None:
-        """The largest location seen."""
-        return self.cached.largest()
+        """How far it is, for who begins with it now."""
+        return self.positions.largest(self.cached, self.shared.may_send) or self.furthest()
+
+    def furthest(self) -> Location | None:
+        """The largest location known of: what arrived, or what its publishers here have said."""
+        told = [it.largest for it in self.answering if it.largest is not None]
+        known = self.cached.largest()
+        return max(told, default=None) if known is None else max([known, *told])
 
     def describe(self, properties: TrackProperties) -> None:
         """What a publisher says of the track."""
@@ -278,7 +303,13 @@ class Track:
         limit = self.shared.cache.limits.age_s
         if properties.max_cache_ms is not None:
             limit = min(limit, properties.max_cache_ms / 1000)
-        self.cached.max_age_s = limit
+        self.cached.limit_age(limit)
+        self._review_keeping()
+
+    def _review_keeping(self) -> None:
+        """The group that it is in is kept for who comes late, unless its publisher forbids it."""
+        matters = bool(self._publishers or self._subscribers)
+        self.cached.keeps_last = matters and self.properties.max_cache_ms is None
 
     def ended_at(self, now: float) -> Location | None:
         """Where the track ends, if its publisher has said so."""
@@ -292,45 +323,68 @@ class Track:
 
     # -- streams -----------------------------------------------------------------------------------
 
-    def _begin(self, stream: IncomingStream, now: float) -> bool:
-        """A stream has a header: False if it is one that arrived before."""
+    def _begin(self, stream: IncomingStream, rest: memoryview, now: float) -> bool:
+        """A stream has a header, and `rest` after it: False if it is one that arrived before."""
         key = stream.header.group, stream.subgroup
         if stream.source not in self.senders:
-            self._new_sender(stream)
+            self._new_sender(stream, rest)
         other = self.streams.get(key)
         if other is not None and other.source != stream.source:
             if not other.is_silent(now):
+                self._stand_by(stream, other)
                 return False
             # A publisher that is back sends it again; its old connection is not known to be dead.
             other.reset(ResetCode.SESSION_CLOSED, now)
-        group = self.cached.groups.get(stream.header.group)
-        if group is not None and any(self._is_again(stream, it, now) for it in group.streams):
+        earlier = () if stream.is_rest else self._earlier(stream)
+        if any(self._is_again(stream, it, rest, now) for it in earlier):
             return False
         self.streams[key] = stream
+        self.positions.heard(stream.source, Location(stream.header.group, 0), now)
+        self._origin = stream.source
         stream.first = self._broken_off(stream)
         if isinstance(stream.source, FromPeer):
             self.cached.history.partial = True
         return True
 
-    def _is_again(self, stream: IncomingStream, cached: CachedStream, now: float) -> bool:
+    def _earlier(self, stream: IncomingStream) -> list[CachedStream]:
+        """What is kept of the subgroup that a stream is of."""
+        group = self.cached.groups.get(stream.header.group)
+        streams = [] if group is None else group.streams
+        return [it for it in streams if it.subgroup == stream.subgroup]
+
+    def _stand_by(self, stream: IncomingStream, other: IncomingStream) -> None:
+        """Another source sends the same: what it has beyond is held."""
+        if stream.header.has_extensions != other.header.has_extensions:
+            return
+        header = replace(stream.header, subgroup=stream.subgroup)
+        rest = IncomingStream(self, stream.source, stream.priority, stream.ttl_us, stream.exclude)
+        rest.is_rest = True
+        standby = Standby(other, encode_subgroup_header(header, BETWEEN_RELAYS), rest)
+        stream.outs.append(standby)
+        self._standbys.setdefault((stream.header.group, stream.subgroup), []).append(standby)
+
+    def _is_again(
+        self, stream: IncomingStream, cached: CachedStream, rest: memoryview, now: float
+    ) -> bool:
         """Whether a stream is one that another source has sent to its end.
 
-        A publisher that has left may begin anew with the same numbers. A flow from another relay
-        may be gone as soon as its stream has ended, and the same arrive by another way a little
-        later.
+        A publisher that has left may come back and send its last streams again, or begin anew with
+        the same numbers: the first bytes tell. A flow from another relay may be gone as soon as its
+        stream has ended, and the same arrive by another way a little later.
         """
-        if not cached.fin or cached.source == stream.source or cached.subgroup != stream.subgroup:
+        if not cached.fin or cached.source == stream.source:
             return False
         if self.shared.may_send(cached.source):
             return True
+        if rest:
+            return cached.begins_with(rest)
         return isinstance(cached.source, FromPeer) and now - cached.touched < RECENT_S
 
     def _broken_off(self, stream: IncomingStream) -> int:
         """The object to go on with, where the same subgroup arrived before and broke off."""
-        group = self.cached.groups.get(stream.header.group)
         first = 0
-        for cached in () if group is None else group.streams:
-            if cached.live or cached.fin or cached.subgroup != stream.subgroup:
+        for cached in self._earlier(stream):
+            if cached.live or cached.fin:
                 continue
             first = max(first, cached.scan().complete_id + 1)
         return first
@@ -339,8 +393,10 @@ class Track:
         self, stream: IncomingStream, whole: bytes, rest: memoryview, fin: bool, now: float
     ) -> None:
         """A stream begins: give each subscriber one of its own, and the cache its part."""
-        if not self._begin(stream, now):
+        if not self._begin(stream, rest, now):
             self.shared.counters.duplicates += 1
+            for held in stream.outs:  # in case that it is needed
+                held.finish(rest, now) if fin else held.write(rest, now)
             return
         for client, subscriber in list(self._subscribers.items()):
             if client is stream.exclude:
@@ -375,126 +431,67 @@ class Track:
         else:
             out.write(data, now)
 
-    def stream_closed(self, stream: IncomingStream) -> None:
+    def stream_closed(self, stream: IncomingStream, now: float) -> None:
         """Nothing more comes of a stream."""
         key = stream.header.group, stream.subgroup
         if self.streams.get(key) is stream:
             del self.streams[key]
+            for standby in self._standbys.pop(key, ()):
+                standby.take_over(now)
         if not self.streams and self.ending is not None:
             self.shared.events.append(StreamsClosed(self))
 
-    def _new_sender(self, stream: IncomingStream) -> None:
+    def _new_sender(self, stream: IncomingStream, rest: memoryview) -> None:
         """Somebody begins to send; perhaps anew, with groups that have been."""
         for sender in [sender for sender in self.senders if not self.shared.may_send(sender)]:
             del self.senders[sender]
             self.sender_left = True
         anew = self.sender_left and not self.senders
         self.sender_left = False
-        largest = self.largest()
-        if anew and largest is not None and stream.header.group < largest.group:
-            self._start_over()
+        if anew and self._is_of_another_life(stream, rest):
+            self.start_over()
         self.senders[stream.source] = stream.header.group
 
-    def _start_over(self) -> None:
+    def _is_of_another_life(self, stream: IncomingStream, rest: memoryview) -> bool:
+        """Whether the first stream of the only sender has nothing to do with what is here.
+
+        One that is here has the same first bytes. Of others the group tells, unless the publisher
+        has said how far it is.
+        """
+        if rest and (earlier := self._earlier(stream)):
+            return not any(cached.begins_with(rest) for cached in earlier)
+        if not isinstance(stream.source, FromPeer):
+            publication = self._publishers.get(stream.source)
+            if publication is not None and publication.continues:
+                return False
+        largest = self.largest()
+        return largest is not None and stream.header.group < largest.group
+
+    def begins_anew(self, publication: Publication, largest: Location | None, now: float) -> bool:
+        """A publisher says how far the track is: whether what is known of it is of another life.
+
+        It is if a publisher that was asked for it has nothing of it yet, and whoever sent what is
+        here is gone or, where its connection may be dead and not known to be, silent. Those who
+        publish without being asked may leave out how far they are, and go on.
+        """
+        publication.continues = largest is not None
+        if largest is not None or publication.by_publish or self.largest() is None:
+            return False
+        if self._origin is publication.publisher:
+            return False
+        if any(it is not publication and it.is_established for it in self.answering):
+            return now - self.cached.touched > SILENT_S
+        return not any(isinstance(sender, FromPeer) for sender in self.senders)
+
+    def start_over(self) -> None:
         """What was here is of no use any more: its numbers mean something else."""
         self.shared.counters.started_over += 1
+        self.senders.clear()
+        self.positions.clear()
+        self.sender_left = False
         self.cached.clear()
         if self.fragments is not None:
             self.shared.fragment_bytes -= self.fragments.size
             self.fragments.clear()
         for subscriber in list(self._subscribers.values()):
             subscriber.started_over()
-
-    # -- datagrams ---------------------------------------------------------------------------------
-
-    def datagram(self, data: bytes, exclude: Client | None, now: float) -> int | None:
-        """An object in a datagram, for all; how many it went to, None if it arrived before."""
-        try:
-            item = decode_datagram(data, BETWEEN_RELAYS)
-        except MoqtViolation:
-            item = None
-        if item is None or item.alias != self.alias:
-            return self._pass_datagram(data, exclude)
-        group = self.cached.groups.get(item.group)
-        carried = carried_of(item) if item.extensions else None
-        if group is not None and item.object_id in group.datagrams:
-            if not self._begins_anew(group, item, carried[0].offset if carried else 0, now):
-                self.shared.counters.duplicates += 1
-                return None
-            self._start_over()
-        if carried is not None:
-            return self._fragment(data, item, *carried, exclude, now)
-        self.cached.saw(Location(item.group, item.object_id))
-        for client, subscriber in list(self._subscribers.items()):
-            if client is not exclude:
-                subscriber.datagram(data, item, now)
-        self.cached.group(item.group, now).add_datagram(item.object_id, data, now)
-        return len(self._subscribers)
-
-    def _pass_datagram(self, data: bytes, exclude: Client | None) -> int:
-        """Not a datagram of MoQT's: for plain clients, and nobody else."""
-        self.shared.counters.opaque += 1
-        plain = [s for s in self._subscribers.values() if isinstance(s, PlainSubscriber)]
-        for subscriber in plain:
-            if subscriber.client is not exclude:
-                subscriber.client.send_datagram(self.hash, data, 0)
-        return len(plain)
-
-    def _begins_anew(
-        self, group: CachedGroup, item: DatagramObject, offset: int, now: float
-    ) -> bool:
-        """Whether a publisher has begun again with the same numbers, and something else in them.
-
-        The first object of a group tells. What arrived just now is not looked at: of two who
-        publish different things at once, neither is to take the place of the other in turns.
-        """
-        arrived, data = group.datagrams[item.object_id]
-        if item.object_id or now < arrived + SILENT_S:
-            return False
-        known = decode_datagram(data, BETWEEN_RELAYS).payload
-        return bytes(known[offset : offset + len(item.payload)]) != bytes(item.payload)
-
-    def _fragment(
-        self,
-        data: bytes,
-        item: DatagramObject,
-        fragment: Fragment,
-        terms: Terms,
-        exclude: Client | None,
-        now: float,
-    ) -> int | None:
-        """A fragment of an object: it is passed on at once, and the object when it is whole."""
-        shared = self.shared
-        if self.fragments is None:
-            self.fragments = TrackFragments(shared.fragment_limit)
-        given_up = self.fragments.reassembler.given_up
-        before = self.fragments.size
-        try:
-            new, payload, terms = self.fragments.add(fragment, terms, now)
-        except QuicrViolation:
-            shared.counters.malformed_fragments += 1
-            return None
-        finally:
-            shared.fragment_bytes += self.fragments.size - before
-            shared.counters.lost_objects += self.fragments.reassembler.given_up - given_up
-        shared.bound_fragments(self.fragments)
-        if not new:
-            shared.counters.duplicates += 1
-            return None
-        self.cached.saw(Location(item.group, item.object_id))
-        whole = None
-        if payload is not None:
-            item.payload, item.extensions = payload, b""
-            whole = encode_datagram(item, BETWEEN_RELAYS)
-        for client, subscriber in list(self._subscribers.items()):
-            if client is exclude:
-                continue
-            if subscriber.takes_fragments:
-                subscriber.fragments(new, terms, data, now)
-            elif whole is not None:
-                subscriber.datagram(whole, item, now)
-        if whole is not None:
-            until = now + terms.best_before_ms / 1000 if terms.best_before_ms else None
-            group = self.cached.group(item.group, now)
-            group.add_datagram(item.object_id, whole, now, until)
-        return len(self._subscribers)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from laps.errors import InvalidEncoding
@@ -20,7 +21,8 @@ from laps.tracks.ports import Answers
 from laps.tracks.shared import Shared
 from laps.tracks.subscription import PlainSubscriber
 from laps.tracks.track import Track
-from laps.types import hash_bytes, hash_track
+from laps.tracks.wanted_names import WantedNames
+from laps.types import full_name_hash, hash_bytes, hash_track
 from laps.wire.subscribe import decode_track_name
 
 if TYPE_CHECKING:
@@ -38,6 +40,11 @@ if TYPE_CHECKING:
 # A track that is forgotten leaves some hundred bytes.
 MAX_HISTORIES: Final = 10_000
 
+# A look at a track takes less than a microsecond: so many at a time, or as many as it takes to have
+# looked at all of them within so many times.
+MOST_LOOKED_AT: Final = 2_000
+LOOKS: Final = 60
+
 
 @dataclass(slots=True)
 class TrackChange:
@@ -46,7 +53,7 @@ class TrackChange:
     track: Track | None = None
     "None where nobody here has to do with it."
     sns: list[SnsUpdate] = field(default_factory=list)
-    "Sets to advertise or withdraw."
+    "Sets to withdraw."
     joined: list[tuple[Client, NodeId]] = field(default_factory=list)
     "Nodes that a publisher's streams go to from now on."
     ask: list[Publication] = field(default_factory=list)
@@ -74,10 +81,14 @@ class Tracks:
         "What is remembered of tracks that are forgotten."
         self.transit: dict[TrackKey, Meter] = {}
         "Tracks that pass between peers and that nobody here has to do with."
+        self.names = WantedNames()
+        "The namespaces that somebody in the network wants tracks of."
         self._self_id = self_id
         self._subscribes = subscribes
         self._fib = fib
         self._tracks: dict[TrackKey, Track] = {}
+        self._looking: Iterator[TrackKey] = iter(())
+        "Those that have not been looked at in this round."
 
     # -- the table ---------------------------------------------------------------------------------
 
@@ -114,22 +125,37 @@ class Tracks:
         """How many are wanted or asked for here."""
         return self.shared.wanted + len(self.shared.asked)
 
-    def expire(self, now: float) -> None:
-        """Forget what is too old, and tracks that nothing is left of."""
-        self.cache.expire(now)
-        for key, track in list(self._tracks.items()):
-            if track.fragments is not None:
-                before = track.fragments.size
-                self.counters.lost_objects += track.fragments.expire(now)
-                self.shared.fragment_bytes += track.fragments.size - before
-                if track.fragments.size:
-                    continue
-            if not track.is_needed:
+    def expire(self, now: float) -> bool:
+        """Forget what is too old, and tracks that nothing is left of, some of each.
+
+        False if there is more to be done. Each track is looked at every second, or, where they are
+        very many, once a minute.
+        """
+        done = self.cache.expire(now)
+        for key in islice(self._looking, max(MOST_LOOKED_AT, len(self._tracks) // LOOKS)):
+            track = self._tracks.get(key)
+            if track is not None and not self._is_left(track, now):
                 del self._tracks[key]
                 if track.cached.history.begin is not None:
                     self.histories[key] = track.cached.history
+        following = next(self._looking, None)
+        if following is None:
+            self._looking = iter(list(self._tracks))
+        else:
+            self._looking = chain((following,), self._looking)
         while len(self.histories) > MAX_HISTORIES:
             self.histories.popitem(last=False)
+        return done
+
+    def _is_left(self, track: Track, now: float) -> bool:
+        """Whether anything is left of a track."""
+        if track.fragments is not None:
+            before = track.fragments.size
+            self.counters.lost_objects += track.fragments.expire(now)
+            self.shared.fragment_bytes += track.fragments.size - before
+            if track.fragments.size:
+                return True
+        return track.is_needed
 
     def others_offer(self, key: TrackKey | None) -> None:
         """Another relay has publishers of a track, or of many: some of it may not come here."""
@@ -193,11 +219,22 @@ class Tracks:
         """What a client subscribes to."""
         return [self._tracks[key].hash for key in self.shared.subscribed.of(client)]
 
+    def noted(self, track: TrackHash, subscribe_data: bytes | memoryview) -> None:
+        """A track has come to be wanted, or is wanted no more, in the whole network."""
+        namespace_hash = track.namespace_hash
+        if not self._subscribes.wants(namespace_hash):
+            self.names.discard(namespace_hash)
+        elif namespace_hash not in self.names and subscribe_data:
+            name = self._read(bytes(subscribe_data))
+            # A subscriber may send one name and the hashes of another.
+            if name is not None and hash_track(name) == track:
+                self.names.add(namespace_hash, name.namespace)
+
     # -- publishers --------------------------------------------------------------------------------
 
     def announce(
         self, client: Client, info: AnnounceInfo, name: TrackName | None = None
-    ) -> list[TrackKey] | None:
+    ) -> Iterator[TrackKey] | None:
         """A publisher offers a namespace or a track: the tracks to review; None if it is no news.
 
         `name` is that of a track, where it is known: then nothing has to be looked for.
@@ -254,7 +291,7 @@ class Tracks:
             track = track or self._wanted_track(key, name, now)
             if track.name is None:
                 track.name = name
-            self._lay_out(track, client, targets, change)
+            self._lay_out(track, client, targets, change, now)
         change.track = track
         if track is not None:
             for publication in list(track.publishers.values()):
@@ -265,15 +302,20 @@ class Tracks:
         return change
 
     def _lay_out(
-        self, track: Track, client: Client, targets: list[NodeId], change: TrackChange
+        self,
+        track: Track,
+        client: Client,
+        targets: list[NodeId],
+        change: TrackChange,
+        now: float,
     ) -> None:
         flow_key = FromClient(client, track.key)
         flow = self._fib.get(flow_key)
         before = frozenset() if flow is None else flow.targets
-        change.sns += self._fib.install(flow_key, targets, local=True)
+        self._fib.install(flow_key, targets, local=True)
         if not track.subscribe_data:
             track.subscribe_data = self._subscribe_data(track.key)
-        if (asked := track.ask(client)) is not None:
+        if (asked := track.ask(client, now)) is not None:
             change.ask.append(asked)
         change.joined += [(client, node_id) for node_id in sorted(set(targets) - before)]
 
@@ -315,30 +357,18 @@ class Tracks:
             self.unreadable += 1
             return None
 
-    def _matching(self, info: AnnounceInfo, name: TrackName | None) -> list[TrackKey]:
+    def _matching(self, info: AnnounceInfo, name: TrackName | None) -> Iterator[TrackKey]:
         """The tracks that a new announce offers and somebody wants."""
         if name is not None:
             key = hash_track(name).full_name_hash
-            return [key] if self._is_wanted_anywhere(key) else []
-        offers: dict[int, bool] = {}
-        "By the hash of a namespace: it is read once, however many tracks are in it."
-        found: list[TrackKey] = []
-        here = (key for key, track in self._tracks.items() if track.is_wanted)
-        for key in {*self._subscribes.tracks(), *here}:
-            track = self._tracks.get(key)
-            hashes = self._subscribes.track_hash(key) if track is None else track.hash
-            if hashes is None or info.name_hash not in (0, hashes.name_hash):
-                continue
-            matches = offers.get(hashes.namespace_hash)
-            if matches is None:
-                name = self._name_of(key)
-                matches = name is not None and _offers(info, name)
-                # A subscriber may send one name and the hashes of another.
-                if name is not None and hash_track(name) == hashes:
-                    offers[hashes.namespace_hash] = matches
-            if matches:
-                found.append(key)
-        return found
+            yield from [key] if self._is_wanted_anywhere(key) else []
+            return
+        for namespace_hash in self.names.below(info.namespace_hashes):
+            if not info.name_hash:
+                yield from self._subscribes.in_namespace(namespace_hash)
+            elif self.names.parts(namespace_hash) == info.namespace_hashes:
+                key = full_name_hash(namespace_hash, info.name_hash)
+                yield from [key] if self._is_wanted_anywhere(key) else []
 
     def _is_wanted_anywhere(self, key: TrackKey) -> bool:
         track = self._tracks.get(key)

@@ -1,7 +1,7 @@
 """A range of a track that is fetched from a publisher, or from the relay that has one.
 
 What arrives is held until all who wait for it have it, whether or not the cache has room, and is
-remembered if it has.
+remembered if it has. Those who wait go on with what has arrived so far.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from laps.ranges import LAST_OBJECT, after, beyond, last_of, without
+from laps.ranges import LAST_OBJECT, after, before, beyond, last_of, without
 from laps.types import Location
+from laps.wire.moqt.codes import MoqtViolation
 from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.fetch import EndOfRange, FetchReader
 from laps.wire.moqt.translate import translate_object
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
 
 # What a fetch may bring at a time: it is held until it has been sent on.
 MAX_FETCH_BYTES: Final = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class FetchProgress:
+    """An event: more of what is fetched has arrived."""
+
+    fetch: UpstreamFetch
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,30 +63,60 @@ class UpstreamFetch:
     "All of it has arrived."
     is_too_large: bool = False
     "More arrived than is held."
+    problem: MoqtViolation | None = None
+    "Why what arrived cannot be read."
     objects: dict[int, dict[int, Object]] = field(default_factory=dict)
     "What has arrived, by group and id: the cache may not have room for it."
     unknown: list[Range] = field(default_factory=list)
     "What the publisher or relay does not know of."
-    _reader: FetchReader = field(init=False)
-    _next: Location = field(init=False)
+    next: Location = field(init=False)
     "Where what has not arrived yet begins."
+    is_noted: bool = False
+    "It is written down that more of it has arrived."
+    is_thinned: bool = False
+    "Objects that all who waited have were let go."
+    _reader: FetchReader = field(init=False)
     _size: int = 0
 
     def __post_init__(self) -> None:
         self._reader = FetchReader(self.dialect)
-        self._next = self.start
+        self.next = self.start
 
     def receive(self, data: bytes, *, fin: bool) -> bool:
-        """Bytes of the answer; False if no more of them are taken."""
-        if self.is_too_large:
+        """Bytes of the answer; False if no more of them are taken.
+
+        Bytes that are no objects fail this fetch, and are nothing to whoever brings them: they may
+        have been written by a publisher at another relay.
+        """
+        if self.is_failed:
             return False
+        try:
+            self._read(data, fin=fin)
+        except MoqtViolation as problem:
+            self.problem = problem
+            self.objects.clear()  # what came before was read by the same mistake
+        if self.is_failed or self.is_finished:
+            self.cached.cache.events.append(FetchFinished(self))
+        elif not self.is_noted:
+            self.is_noted = True
+            self.cached.cache.events.append(FetchProgress(self))
+        return not self.is_failed
+
+    @property
+    def is_failed(self) -> bool:
+        """Nothing more is taken, and what came is not all."""
+        return self.is_too_large or self.problem is not None
+
+    def _read(self, data: bytes, *, fin: bool) -> None:
         for item in self._reader.feed(data):
             place = Location(item.group, item.object_id)
-            begin, self._next = self._next, after(place)
+            begin, self.next = self.next, after(place)
             if isinstance(item, EndOfRange):
                 if item.unknown:
                     self.unknown.append((begin, place))
                 continue
+            if not self.start <= place <= last_of(self.end):
+                continue  # nobody asked for it, and it would be believed how far the track is
             found = translate_object(item, self.dialect, BETWEEN_RELAYS)
             if found is not None:
                 self._size += len(found.payload)
@@ -89,14 +127,36 @@ class UpstreamFetch:
         elif fin:
             self._reader.finish()
             self.is_finished = True
-        if self.is_too_large or self.is_finished:
-            self.cached.cache.events.append(FetchFinished(self))
-        return not self.is_too_large
 
     @property
     def answered_end(self) -> Location:
         """Where what was asked for ends, as far as there was anything."""
         return self.end if self.answer is None else min(self.end, self.answer.end, key=beyond)
+
+    @property
+    def is_large(self) -> bool:
+        """So much is held that what is not needed any more should go."""
+        return self._size > MAX_FETCH_BYTES // 8
+
+    def thin(self, upto: Location) -> None:
+        """Let objects go that come before a place."""
+        for group_id in [group_id for group_id in self.objects if group_id <= upto.group]:
+            objects = self.objects[group_id]
+            for object_id in list(objects):
+                if Location(group_id, object_id) < upto:
+                    self._size -= len(objects.pop(object_id).payload)
+                    self.is_thinned = True
+            if not objects:
+                del self.objects[group_id]
+
+    def settled(self) -> list[Range]:
+        """What is known by what has arrived so far."""
+        if self.next <= self.start:
+            return []
+        known = [(self.start, before(self.next))]
+        for span in self.unknown:
+            known = without(known, span)
+        return known
 
     def answered(self) -> list[Range]:
         """What is known by the answer: objects, and that there are no others."""
@@ -112,6 +172,8 @@ class UpstreamFetch:
     def remember(self, now: float) -> None:
         """What a publisher was asked for is known: what it did not send does not exist."""
         cached = self.cached
+        if self.is_thinned:
+            return
         if any(item.datagram for items in self.objects.values() for item in items.values()):
             return  # how long these are of use is known only where their publisher is
         for group_id, objects in self.objects.items():

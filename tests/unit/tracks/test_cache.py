@@ -11,16 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laps.ranges import LAST_OBJECT, without
-from laps.tracks.cache import Cache, CachedTrack, CacheLimits
+from laps.tracks.cache import MOST_IN_A_TURN, Cache, CachedGroup, CachedTrack, CacheLimits
 from laps.tracks.cached_stream import Resume
 from laps.tracks.known import Known
+from laps.tracks.sinks import Cut
 from laps.types import Location
 from laps.wire.moqt.data import DatagramObject, ObjectStatus, SubgroupHeader, encode_datagram
 from laps.wire.moqt.dialect import DRAFT16
 from laps.wire.moqt.messages import SubscribeOk, TrackProperties
-from laps.wire.moqt.objects import Object
+from laps.wire.moqt.objects import Object, ObjectReader
 from support.moqt import MoqtNet, stage
-from support.moqt_streams import Obj, body, objects_of
+from support.moqt_streams import InStream, Obj, body, objects_of
 from support.relays import App, track_hash
 
 if TYPE_CHECKING:
@@ -133,16 +134,58 @@ def test_a_stream_without_end_is_cut_at_an_object() -> None:
     assert kept.track.largest() == Location(0, 49)
 
 
-def test_an_object_that_is_too_large_is_kept_while_it_comes() -> None:
+@pytest.mark.parametrize("step", [7, 50, 90])
+def test_an_object_that_is_too_large_is_not_kept(step: int) -> None:
     kept = Kept(track_bytes=100)
     stream = kept.open(0)
-    data = body([big(0, 500), big(1, 10)])
-    for at in range(0, len(data), 50):
-        stream.append(data[at : at + 50], kept.now)
-        assert kept.track.size <= at + 50
+    data = body([big(0, 20), big(1, 500), big(2, 10), big(3, 5)])
+    for at in range(0, len(data), step):
+        stream.append(data[at : at + step], kept.now)
+        assert kept.track.size <= 100
         kept.check()
-    assert kept.track.size < 100
-    assert kept.track.largest() == Location(0, 1)
+        if stream.scan().complete_id == 0 and at > 200:
+            assert stream.under_way() is None  # it is not worth waiting for
+    assert kept.cache.counters.large_objects == 1
+    assert kept.track.largest() == Location(0, 3)
+    assert kept.objects(0) == [2, 3]
+    assert stream.first_id == 2
+    assert list(stream.ids(0.0)) == [(2, 4)]
+
+
+@pytest.mark.parametrize("joins_at", [3, 200, 600, 1002])
+def test_late_joiners_pass_over_an_object_that_is_not_kept(joins_at: int) -> None:
+    net = MoqtNet()
+    relay = net.relay("1:1", cache=CacheLimits(track_bytes=100))
+    pub, first, late = (net.app(relay) for _ in range(3))
+    alias = pub.publish("demo/t")
+    first.subscribe("demo/t")
+    stream = pub.open(alias, 0)
+    data = body([big(0, 1000), big(1, 10)])
+    stream.write_bytes(data[:joins_at])
+    late.subscribe("demo/t")
+    for at in range(joins_at, len(data), 40):
+        stream.write_bytes(data[at : at + 40])
+    stream.write_bytes(b"", fin=True)
+    assert first.places == [(0, 0), (0, 1)]
+    assert late.places == [(0, 1)]
+    assert relay.tracks.cache.size <= 100
+
+
+def test_a_late_joiner_holds_nothing_of_an_object_that_it_is_not_given() -> None:
+    stream = InStream(DRAFT16, (0, 0, 0, 0, 0), 0)
+    cut = Cut(stream, b"", 1, False)
+    data = body([big(0, 10_000), Obj(1, b"next")])
+    for at in range(0, len(data), 100):
+        cut.write(data[at : at + 100], 0.0)
+        assert sum(map(len, cut._kept)) <= 200
+    assert stream.data.endswith(b"next")
+
+
+def test_objects_of_any_size_are_read_from_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ObjectReader.__init__, "__defaults__", (50,))
+    kept = Kept()
+    kept.stream(0, big(0, 200))
+    assert kept.objects(0) == [0]
 
 
 def test_what_is_cut_has_the_right_ids_and_subgroup() -> None:
@@ -178,7 +221,7 @@ def test_objects_of_one_stream_expire_one_after_another() -> None:
     kept.now = 8.0
     stream.append(body([big(1)], last=0), kept.now)
     kept.now = 12.0
-    assert kept.objects(0, kept.track.oldest(kept.now)) == [1]
+    assert kept.objects(0, kept.track.oldest(kept.now, 0)) == [1]
     assert kept.objects(0) == [0, 1]
 
 
@@ -399,3 +442,53 @@ def test_what_is_left_of_a_gap(
         for number in (*range(7), LAST_OBJECT):
             place = Location(group, number)
             assert inside(place, left) == (inside(place, [outer]) and not inside(place, [inner]))
+
+
+# -- what expires, some at a time ------------------------------------------------------------------
+
+
+def test_expiry_of_very_many_groups_is_cut_into_pieces() -> None:
+    kept = Kept(age_s=10)
+    groups = 2 * MOST_IN_A_TURN + 10
+    for group in range(groups):
+        kept.stream(group, big(0))
+    assert kept.cache.expire(11.0) is False
+    assert len(kept.track.groups) == groups - MOST_IN_A_TURN
+    assert kept.cache.expire(11.0) is False
+    assert kept.cache.expire(11.0) is True
+    assert (kept.track.groups, kept.cache.size) == ({}, 0)
+
+
+def test_expiry_looks_at_nothing_before_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Kept(age_s=10)
+    for group in range(20):
+        kept.stream(group, big(0))
+    monkeypatch.setattr(CachedGroup, "live", property(lambda _: pytest.fail("it was looked at")))
+    for second in range(10):
+        assert kept.cache.expire(float(second)) is True
+
+
+def test_expiry_follows_when_the_last_group_is_kept_no_more() -> None:
+    kept = Kept(age_s=10)
+    kept.track.keeps_last = True
+    kept.stream(0, big(0))
+    kept.cache.expire(20.0)
+    kept.cache.expire(40.0)
+    assert set(kept.track.groups) == {0}
+    kept.now = 41.0
+    kept.stream(1, big(0))
+    kept.cache.expire(42.0)
+    assert set(kept.track.groups) == {1}
+    kept.cache.expire(99.0)
+    assert set(kept.track.groups) == {1}
+    kept.track.keeps_last = False
+    kept.cache.expire(100.0)
+    assert kept.track.groups == {}
+
+
+def test_expiry_follows_a_shorter_age() -> None:
+    kept = Kept(age_s=60)
+    kept.stream(0, big(0))
+    kept.track.limit_age(5.0)
+    kept.cache.expire(6.0)
+    assert kept.track.groups == {}

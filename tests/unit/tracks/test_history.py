@@ -171,5 +171,5 @@ def test_a_track_that_begins_anew_has_no_past() -> None:
     fill(later, 9)
     live = sub.edge.relay.tracks.get(track_hash("demo/t").full_name_hash)
     assert live is not None
-    live._start_over()
+    live.start_over()
     assert live.cached.history.lost(ALL) == []

@@ -12,7 +12,12 @@ from laps.infobase.subscribes import Subscribes
 from laps.routing.forwarding import Fib, Route
 from laps.tracks.cache import CacheLimits
 from laps.tracks.ports import Answers
-from laps.tracks.publication import Publication, PublicationState
+from laps.tracks.publication import (
+    ASK_AGAIN_FIRST_S,
+    ASK_AGAIN_MOST_S,
+    Publication,
+    PublicationState,
+)
 from laps.tracks.subscription import PlainSubscriber, Subscription, SubscriptionState
 from laps.tracks.tracks import Tracks
 from laps.types import NodeId
@@ -39,6 +44,8 @@ PUBLICATION_STEPS = {
     (REFUSED, ENDED),  # nobody wants it any more, or the publisher left
     (ASKED, ENDED),  # the same, of one that has not answered
     (PUBLISHING, ENDED),  # and of one that publishes
+    (REFUSED, ASKED),  # it is asked again
+    (ENDED, ASKED),
 }
 
 SUBSCRIPTION_STEPS = {
@@ -239,7 +246,7 @@ def test_a_track_is_wanted_besides_a_client_by_others_that_were_not_only_offered
 
 
 def test_who_answers_is_asked_and_who_does_not_publishes_at_once(track: Track) -> None:
-    answering, silent = track.ask(Answering()), track.ask(App())
+    answering, silent = track.ask(Answering(), 0.0), track.ask(App(), 0.0)
     assert answering is not None
     assert silent is not None
     assert (answering.state, silent.state) == (ASKED, PUBLISHING)
@@ -248,23 +255,34 @@ def test_who_answers_is_asked_and_who_does_not_publishes_at_once(track: Track) -
 
 
 @pytest.mark.parametrize("states", [(ENDING,), (PUBLISHING, ENDING), (REFUSED,), (PUBLISHING,), ()])
-def test_who_has_ended_is_not_asked_again_while_the_track_is_wanted(
+def test_who_has_ended_is_asked_again_after_a_while_and_ever_more_seldom(
     track: Track, states: tuple[PublicationState, ...]
 ) -> None:
     client = Answering()
-    publication = track.ask(client)
+    publication = track.ask(client, 0.0)
     assert publication is not None
     for state in states:
         publication.advance(state)
         assert track.answering == [publication]
     track.end_publication(publication)
     assert publication.state is ENDED
-    assert (track.answering, track.ask(client)) == ([], None)
+    at, waits = 100.0, []
+    for _ in range(8):
+        publication.back_off(at)
+        waits.append(publication.ask_again_at - at)
+        assert track.ask(client, publication.ask_again_at - 0.001) is None
+        at = publication.ask_again_at
+        assert track.ask(client, at) is publication
+        assert (publication.state, track.answering) == (ASKED, [publication])
+        assert track.ask(client, at) is None
+        publication.advance(REFUSED)
+    assert waits == sorted(waits)
+    assert (waits[0], waits[-1]) == (ASK_AGAIN_FIRST_S, ASK_AGAIN_MOST_S)
     track.release(publication)
     assert track.publishers == {}
-    again = track.ask(client)
+    again = track.ask(client, at)
     assert again is not None
-    assert again.state is ASKED
+    assert (again.state, again.attempts) == (ASKED, 0)
 
 
 def test_who_has_ended_is_gone_where_nobody_wants_the_track(track: Track) -> None:

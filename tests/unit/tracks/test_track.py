@@ -26,7 +26,7 @@ from laps.wire.moqt.data import (
     encode_subgroup_header,
 )
 from laps.wire.moqt.dialect import DRAFT16
-from support.moqt_streams import body, objects_of
+from support.moqt_streams import Obj, body, objects_of
 from support.relays import App, track_hash, track_name
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def test_what_is_not_moqt_is_for_plain_clients_and_not_kept(world: World) -> Non
     assert world.track.cached.groups == {}
     assert world.tracks.counters.opaque == 4
     for datagram in (b"\xff", b"", encode_datagram(DatagramObject(7, 0, 0), DRAFT16)):
-        world.track.datagram(datagram, None, world.now)
+        world.track.datagrams.receive(datagram, world.one, None, world.now)
     assert len(world.app.datagrams) == 3
     assert world.track.cached.groups == {}
 
@@ -126,9 +126,9 @@ def test_what_is_not_moqt_is_for_plain_clients_and_not_kept(world: World) -> Non
 def test_where_it_comes_from_it_does_not_go_back(world: World) -> None:
     stream = IncomingStream(world.track, world.one, 5, 0, exclude=world.app)
     stream.finish(world.head(0) + body(objects_of(0)), world.now)
-    world.track.datagram(b"\xff", world.app, world.now)
+    world.track.datagrams.receive(b"\xff", world.one, world.app, world.now)
     datagram = encode_datagram(DatagramObject(world.track.alias, 0, 7), DRAFT16)
-    world.track.datagram(datagram, world.app, world.now)
+    world.track.datagrams.receive(datagram, world.one, world.app, world.now)
     assert world.app.got == world.app.datagrams == []
 
 
@@ -216,7 +216,7 @@ def test_what_waits_for_the_last_stream_waits_for_all(world: World) -> None:
     world.stream(0, 0)
     assert not events  # nobody waits
     one, two = world.open(0, 1), world.open(1, 0)
-    world.track.ending = (0, "it has ended")
+    world.track.ending = (0, "it has ended", frozenset())
     one.finish(b"", world.now)
     assert not events
     two.reset(0, world.now)
@@ -273,7 +273,7 @@ def test_tracks_are_forgotten_when_nothing_is_left_of_them(world: World) -> None
     track.remove_subscriber(world.app)
     tracks.expire(2.0)
     assert list(tracks) == [track]  # it is in the cache
-    publication = track.ask(world.one)
+    publication = track.ask(world.one, world.now)
     assert publication is not None
     fetch = UpstreamFetch(track.cached, Location(0, 0), Location(9, 0), DRAFT16)
     tracks.expire(100.0)
@@ -293,8 +293,8 @@ def test_tracks_are_forgotten_when_nothing_is_left_of_them(world: World) -> None
 
 def test_datagrams_come_once(world: World) -> None:
     data = encode_datagram(DatagramObject(world.track.alias, 3, 4, payload=b"x"), DRAFT16)
-    assert world.track.datagram(data, None, world.now) == 1
-    assert world.track.datagram(data, None, world.now) is None
+    assert world.track.datagrams.receive(data, world.one, None, world.now) == 1
+    assert world.track.datagrams.receive(data, world.one, None, world.now) is None
     assert world.app.datagrams == [data]
     assert world.tracks.counters.duplicates == 1
     assert world.track.largest() == Location(3, 4)
@@ -303,25 +303,67 @@ def test_datagrams_come_once(world: World) -> None:
 # -- from another relay ----------------------------------------------------------------------------
 
 
-def test_the_same_by_two_ways_of_different_length_comes_once(world: World) -> None:
+@pytest.mark.parametrize("later_s", [0.1, RECENT_S, 50.0])
+def test_the_same_by_two_ways_comes_once_and_something_else_is_new(
+    world: World, later_s: float
+) -> None:
     """The flow may be gone as soon as its stream has ended."""
+    world.stream(0, 0, 1, source=ONE_WAY)
+    world.now += later_s
+    world.stream(0, 0, 1, source=OTHER_WAY)
+    assert len(world.app.got) == world.tracks.counters.duplicates == 1
+    stream = world.incoming(OTHER_WAY)
+    stream.finish(world.head(0) + body([Obj(0, b"another life")]), world.now)
+    assert len(world.app.got) == 2
+
+
+def test_by_two_ways_a_header_alone_is_the_same_for_a_while(world: World) -> None:
     world.stream(0, 0, source=ONE_WAY)
     world.now += RECENT_S - 0.1
-    world.stream(0, 0, source=OTHER_WAY)
-    assert len(world.app.got) == world.tracks.counters.duplicates == 1
+    world.incoming(OTHER_WAY).write(world.head(0), world.now)
+    assert world.tracks.counters.duplicates == 1
     world.now += 0.2
-    world.stream(0, 0, source=OTHER_WAY)
-    assert len(world.app.got) == 2
+    world.incoming(OTHER_WAY).write(world.head(0), world.now)
+    assert world.tracks.counters.duplicates == 1
 
 
 def test_while_a_flow_is_there_what_it_brought_does_not_come_again(world: World) -> None:
     world.fib.install(ONE_WAY, [], local=True)
     world.stream(0, 0, source=ONE_WAY)
     world.now += 50.0
-    world.stream(0, 0, source=OTHER_WAY)
+    stream = world.incoming(OTHER_WAY)
+    stream.finish(world.head(0) + body([Obj(0, b"whatever it is")]), world.now)
     assert len(world.app.got) == world.tracks.counters.duplicates == 1
+
+
+@pytest.mark.parametrize("other", [ONE_WAY, None])
+def test_who_comes_back_and_repeats_its_tail_costs_neither_the_cache_nor_a_duplicate(
+    world: World, other: Source | None
+) -> None:
+    """Groups 0 to 5, and after a while 4, 5 and 6 of another source that has the same."""
+    source = world.one if other is None else ONE_WAY
+    back = world.two if other is None else OTHER_WAY
+    world.fib.install(ONE_WAY, [], local=True)
+    for group in range(6):
+        world.stream(group, 0, 1, source=source)
     world.fib.remove(ONE_WAY)
-    world.stream(0, 0, source=OTHER_WAY)
+    world.leave(world.one)
+    world.now += 20.0
+    for group in (4, 5, 6):
+        world.stream(group, 0, 1, source=back)
+    assert len(world.app.got) == 7
+    assert sorted(world.track.cached.groups) == list(range(7))
+    assert world.tracks.counters.started_over == 0
+    assert world.tracks.counters.duplicates == 2
+
+
+def test_who_comes_back_with_something_else_begins_anew(world: World) -> None:
+    world.open(0, 0, 1)  # it never ended
+    world.leave(world.one)
+    world.now += 20.0
+    stream = world.incoming(world.two)
+    stream.finish(world.head(0) + body([Obj(0, b"another life"), Obj(1, b"of it")]), world.now)
+    assert world.tracks.counters.started_over == 1
     assert len(world.app.got) == 2
 
 
@@ -344,4 +386,4 @@ def test_streams_that_begin_while_a_node_joins_are_written_down(world: World) ->
     whole = world.incoming()
     whole.finish(world.head(2) + body(objects_of(0)), world.now)
     assert began == [(world.track.key, opened, False), (world.track.key, whole, True)]
-    assert again.outs == []
+    assert again.cached is None
