@@ -11,12 +11,13 @@ session with its code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
+from laps.sessions.control_streams import ControlStream, ControlStreams
 from laps.sessions.moqt_setup import Setup
 from laps.sessions.requests import ENDED_BY_ANSWER, KINDS, Pending, Request, Requests, Waiting
-from laps.wire.buffer import Incomplete
 from laps.wire.moqt.codes import RequestCode, violation
 from laps.wire.moqt.dialect import BY_SETUP
 from laps.wire.moqt.messages import (
@@ -47,18 +48,14 @@ from laps.wire.moqt.messages import (
     Unsubscribe,
     UnsubscribeNamespace,
 )
+from laps.wire.moqt.tolerance import Tolerance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from laps.names import Namespace
     from laps.wire.moqt.dialect import Dialect
-    from laps.wire.moqt.messages import (
-        Message,
-    )
-
-# The most a control message can be: a type of up to 8 bytes, a 16-bit length, and what it counts.
-MAX_MESSAGE_BYTES: Final = 8 + 2 + 65535
+    from laps.wire.moqt.messages import Message
 
 
 class Wire(Protocol):
@@ -83,17 +80,8 @@ class MoqtLimits:
     token_cache_bytes: int = 16 * 1024
     waiting: int = 1000
     "Requests of ours that may wait for the other side to allow them."
-
-
-@dataclass(slots=True)
-class _Control:
-    """A bidirectional stream that is being read."""
-
-    head: bytearray = field(default_factory=bytearray)
-    request_id: int | None = None
-    "Whose SUBSCRIBE_NAMESPACE it is for."
-    incoming: bool = True
-    ended: bool = False
+    strict: bool = False
+    "Mistakes that are understood close the session all the same (`wire.moqt.tolerance`)."
 
 
 class MoqtSession:
@@ -107,12 +95,17 @@ class MoqtSession:
         is_client: bool,
         limits: MoqtLimits | None = None,
         webtransport: bool = False,
+        tolerated: Counter[Tolerance] | None = None,
     ) -> None:
-        """`dialect` is what the ALPN named; None where the versions in the setup decide."""
+        """`dialect` is what the ALPN named; None where the versions in the setup decide.
+
+        `tolerated` counts the mistakes of the other side that were understood.
+        """
         self._wire = wire
         self._is_client = is_client
         self._limits = limits or MoqtLimits()
         self.dialect: Dialect = dialect or BY_SETUP
+        self.tolerated: Counter[Tolerance] = Counter() if tolerated is None else tolerated
         self.ready = False
         "Whether setups have been exchanged."
         self.peer_setup: ClientSetup | ServerSetup | None = None
@@ -131,7 +124,7 @@ class MoqtSession:
         self.goaway: Goaway | None = None
         "What the other side said before leaving."
         self._control: int | None = None
-        self._streams: dict[int, _Control] = {}
+        self._streams = ControlStreams()
         self._said_goaway = False
 
     # -- setup -------------------------------------------------------------------------------------
@@ -139,7 +132,7 @@ class MoqtSession:
     def start(self, path: bytes | None = None, authority: bytes | None = None) -> None:
         """A client begins: it opens the control stream and says CLIENT_SETUP."""
         self._control = self._wire.open_stream()
-        self._streams[self._control] = _Control(incoming=False)
+        self._streams[self._control] = ControlStream(incoming=False)
         self._write(self._setup.offer(path, authority))
 
     def _set_up(self, message: Message) -> None:
@@ -159,36 +152,28 @@ class MoqtSession:
         """The messages in bytes of a bidirectional stream; act on each before the next is read."""
         stream = self._streams.get(stream_id)
         if stream is None:
-            stream = self._streams[stream_id] = _Control()
-        stream.head += data
+            stream = self._streams[stream_id] = ControlStream()
+        stream.add(data)
         stream.ended = stream.ended or fin
         yield from self._read(stream_id, stream)
         if stream_id == self._control and self.ready:
             # What came ahead of the setup has waited for it.
             for other_id, other in list(self._streams.items()):
-                if other is not stream and other.head:
+                if other is not stream and other.size:
                     yield from self._read(other_id, other)
 
     def stream_ended(self, stream_id: int) -> Iterator[Message]:
         """A bidirectional stream was reset, or the other side no longer reads it."""
         if stream_id == self._control:
             raise violation("the control stream was reset")
-        stream = self._streams.pop(stream_id, None)
-        if stream is not None:
+        if (stream := self._streams.drop(stream_id)) is not None:
             yield from self._namespace_stream_over(stream)
 
-    def _read(self, stream_id: int, stream: _Control) -> Iterator[Message]:
-        while stream.head:
-            if not self.ready and not self._may_set_up(stream_id, stream):
+    def _read(self, stream_id: int, stream: ControlStream) -> Iterator[Message]:
+        while stream.size and (self.ready or self._may_set_up(stream_id, stream)):
+            if (found := stream.next_message()) is None:
                 break
-            try:
-                kind, payload, after = self.dialect.split(bytes(stream.head), 0)
-            except Incomplete:
-                if len(stream.head) > MAX_MESSAGE_BYTES:
-                    raise violation("a control message longer than there can be") from None
-                break
-            message = self.dialect.decode(kind, payload)
-            del stream.head[:after]
+            message = self._decode(*found)
             if not self.ready:
                 self._set_up(message)
                 yield message
@@ -196,26 +181,41 @@ class MoqtSession:
                 yield from self._take(message, None)
             else:
                 yield from self._take_aside(message, stream_id, stream)
-        if len(stream.head) > MAX_MESSAGE_BYTES:
-            raise violation("too much ahead of the setup")
+        self._streams.check(stream)
         if stream.ended and stream_id == self._control:
             raise violation("the control stream was closed")
-        if stream.ended and (self.ready or not stream.head):
-            if stream.head:
+        if stream.ended and (self.ready or not stream.size):
+            if stream.size:
                 raise violation("a stream ended in the middle of a message")
-            self._streams.pop(stream_id, None)
+            self._streams.drop(stream_id)
             yield from self._namespace_stream_over(stream)
 
-    def _may_set_up(self, stream_id: int, stream: _Control) -> bool:
+    def _decode(self, kind: int, payload: bytes) -> Message:
+        if self._limits.strict:
+            return self.dialect.decode(kind, payload)
+        tolerated: list[Tolerance] = []
+        message = self.dialect.decode(kind, payload, tolerated)
+        self.tolerated.update(tolerated)
+        return message
+
+    def tolerate(self, what: Tolerance, problem: str) -> None:
+        """Count a mistake that is understood, or close the session with the problem."""
+        if self._limits.strict:
+            raise violation(problem)
+        self.tolerated[what] += 1
+
+    def _may_set_up(self, stream_id: int, stream: ControlStream) -> bool:
         """Whether the setup is what this stream begins with; others wait for it."""
-        if self._control is None and stream.head[0] == 0x20:
+        if self._control is None and stream.first_byte == 0x20:
             self._control = stream_id
-        elif self._control is None and (not self._setup.by_alpn or stream.head[0] != 0x11):
+        elif self._control is None and (not self._setup.by_alpn or stream.first_byte != 0x11):
             # Draft 16's SUBSCRIBE_NAMESPACE has a stream of its own, that may overtake the setup.
             raise violation("the first message of a client is not CLIENT_SETUP")
         return stream_id == self._control
 
-    def _take_aside(self, message: Message, stream_id: int, stream: _Control) -> Iterator[Message]:
+    def _take_aside(
+        self, message: Message, stream_id: int, stream: ControlStream
+    ) -> Iterator[Message]:
         """A message on a stream of its own: draft 16 talks of namespaces there."""
         if stream.request_id is None:
             if not (isinstance(message, SubscribeNamespace) and self.dialect.namespaces_on_streams):
@@ -237,12 +237,18 @@ class MoqtSession:
                 if answer is not None:
                     yield answer
             case NamespaceAdded(suffix) | NamespaceDone(suffix) if pending.answered:
+                if isinstance(message, NamespaceAdded):
+                    stream.told.add(suffix)
+                elif suffix in stream.told:
+                    stream.told.remove(suffix)
+                else:
+                    raise violation("NAMESPACE_DONE of a namespace that was not told of")
                 prefix = pending.message.prefix  # type: ignore[union-attr]
                 yield type(message)((*prefix, *suffix))
             case _:
                 raise violation(f"{type(message).__name__} in answer to SUBSCRIBE_NAMESPACE")
 
-    def _namespace_stream_over(self, stream: _Control) -> Iterator[Message]:
+    def _namespace_stream_over(self, stream: ControlStream) -> Iterator[Message]:
         if stream.request_id is None:
             return
         table = self.incoming if stream.incoming else self.outgoing
@@ -304,7 +310,7 @@ class MoqtSession:
                 self.ids.raised(most)
                 self.flush()
             case RequestsBlocked():
-                self._extend_credit(always=True)
+                self._extend_credit(blocked=True)
             case Goaway(uri):
                 if self.goaway is not None:
                     raise violation("a second GOAWAY")
@@ -347,9 +353,9 @@ class MoqtSession:
         if self.requests.finish(request_id):
             self._extend_credit()
 
-    def _extend_credit(self, *, always: bool = False) -> None:
+    def _extend_credit(self, *, blocked: bool = False) -> None:
         """Allow as many new requests as have ended, a good part of the limit at a time."""
-        allowed = self.ids.credit(always=always) if self.ready else None
+        allowed = self.ids.credit(blocked=blocked) if self.ready else None
         if allowed is not None:
             self._write(MaxRequestId(allowed))
 
@@ -366,7 +372,7 @@ class MoqtSession:
             del self.outgoing[request_id]  # it has no answer
         if isinstance(message, SubscribeNamespace) and self.dialect.namespaces_on_streams:
             pending.stream_id = self._wire.open_stream()
-            self._streams[pending.stream_id] = _Control(request_id=request_id, incoming=False)
+            self._streams[pending.stream_id] = ControlStream(request_id=request_id, incoming=False)
         if self.requests.waiting or not self.ready or request_id >= self.ids.most:
             self.requests.waiting.append(Waiting(request_id, data, pending.stream_id))
             self._say_blocked()
@@ -384,6 +390,17 @@ class MoqtSession:
         """Whether requests of ours wait until others have ended."""
         return self.ready and bool(self.requests.waiting)
 
+    def presume_requests(self) -> None:
+        """Ask all the same, of another side that has allowed no requests and will not.
+
+        A session begins without any allowed, so that this is a mistake of the other side only if
+        it leaves it at that: the caller gives it time.
+        """
+        if self.ready and not self.ids.most and not self._limits.strict:
+            self.tolerated[Tolerance.NO_REQUEST_LIMIT] += 1
+            self.ids.presume()
+            self.flush()
+
     def flush(self) -> None:
         """The setup is done, or more is allowed: say what waited for it."""
         for _, data, stream_id, fin in self.requests.released():
@@ -391,7 +408,12 @@ class MoqtSession:
         self._say_blocked()
 
     def _say_blocked(self) -> None:
-        if self.is_blocked and self.ids.blocked_is_news():
+        if self.is_blocked:
+            self.say_blocked()
+
+    def say_blocked(self) -> None:
+        """Tell the other side that its limit holds requests of ours up; once for each limit."""
+        if self.ready and self.ids.blocked_is_news():
             self._write(RequestsBlocked(self.ids.most))
 
     def _write_after(

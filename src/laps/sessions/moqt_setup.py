@@ -6,6 +6,7 @@ WebTransport, that has said path and authority already.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +18,17 @@ if TYPE_CHECKING:
     from laps.wire.moqt.messages import Message
 
 IMPLEMENTATION: Final = b"laps"
+
+# How much of what is refused is shown in the reason.
+SHOWN_BYTES: Final = 100
+
+# RFC 3986, 3.2 to 3.4: path-abempty with a query, and authority.
+_UNRESERVED: Final = rb"[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2}|[!$&'()*+,;=]"
+_PATH: Final = re.compile(rb"(?:/(?:%s|[:@])*)*(?:\?(?:%s|[:@/?])*)?" % (_UNRESERVED, _UNRESERVED))
+_AUTHORITY: Final = re.compile(
+    rb"(?:(?:%s|:)*@)?(?:\[[0-9A-Fa-f:.]+\]|\[v[0-9A-Fa-f]+\.(?:%s|:)+\]|(?:%s)*)(?::[0-9]*)?"
+    % (_UNRESERVED, _UNRESERVED, _UNRESERVED)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +69,12 @@ class Setup:
             raise MoqtViolation(SessionCode.INVALID_PATH, "WebTransport has a path of its own")
         if self.webtransport and message.authority is not None:
             raise MoqtViolation(SessionCode.INVALID_AUTHORITY, "WebTransport has its own")
+        if message.path is not None and _PATH.fullmatch(message.path) is None:
+            problem = f"{message.path[:SHOWN_BYTES]!r} is no path of a URI"
+            raise MoqtViolation(SessionCode.MALFORMED_PATH, problem)
+        if message.authority is not None and _AUTHORITY.fullmatch(message.authority) is None:
+            problem = f"{message.authority[:SHOWN_BYTES]!r} is no authority of a URI"
+            raise MoqtViolation(SessionCode.MALFORMED_AUTHORITY, problem)
         return message
 
     def answer(self) -> ServerSetup:

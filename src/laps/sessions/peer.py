@@ -26,13 +26,14 @@ from laps.errors import (
     InvalidMessageType,
     RemoteProtocolError,
 )
+from laps.types import format_node_id
 from laps.wire.control import ControlDecoder, encode
 from laps.wire.peering import CODECS, Connect, ConnectResponse, MessageType, ResponseCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from laps.types import DataDirection, NodeInfo, PeerMode
+    from laps.types import DataDirection, NodeId, NodeInfo, PeerMode
     from laps.wire.peering import Codec, Message
 
 
@@ -90,6 +91,24 @@ class PeerRefused:
 
     response_code: ResponseCode | int
 
+    def describe(self, self_id: NodeId, *, dialled: bool) -> str:
+        """In an operator's words, with the way out where we are the one that is refused."""
+        refused = f"refused with response code {int(self.response_code)}"
+        if not dialled or self.response_code != ResponseCode.CONNECTION_ERROR:
+            return refused
+        ours = f"another relay may have our node id {format_node_id(self_id)}"
+        way_out = "give this one its own, node.id"
+        return (
+            f"{refused}: {ours} ({way_out}), or we are connected already, or our type is not taken"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PeerWaits:
+    """CONNECT is not answered yet: `decide` does."""
+
+    connect: Connect
+
 
 @dataclass(frozen=True, slots=True)
 class ControlReceived:
@@ -99,7 +118,7 @@ class ControlReceived:
 
 
 Effect = SendControl | EndStream
-Event = PeerConnected | PeerRefused | ControlReceived
+Event = PeerConnected | PeerRefused | PeerWaits | ControlReceived
 
 
 class PeerSession:
@@ -108,10 +127,10 @@ class PeerSession:
     def __init__(
         self,
         self_info: NodeInfo,
-        admit: Callable[[Connect], ResponseCode] = lambda _: ResponseCode.OK,
+        admit: Callable[[Connect], ResponseCode | None] = lambda _: ResponseCode.OK,
         codecs: Mapping[int, Codec] = CODECS,
     ) -> None:
-        """`admit` decides how CONNECT is answered; `codecs` are what each side may say."""
+        """`admit` decides how CONNECT is answered, or that it waits; `codecs` what may be said."""
         self.state = State.AWAIT_CONNECT
         self.peer_info: NodeInfo | None = None
         self.control_messages = 0
@@ -119,6 +138,8 @@ class PeerSession:
         self._admit = admit
         self._codecs = codecs
         self._connect: Connect | None = None
+        self._waiting: Connect | None = None
+        "A CONNECT that is not answered yet."
         self._control_stream: int | None = None
         self._control = ControlDecoder(codecs=codecs)
 
@@ -156,6 +177,10 @@ class PeerSession:
             self.control_messages += 1
             out += self._receive_message(message)
         return out
+
+    def is_control(self, stream_id: int) -> bool:
+        """Whether a stream is the one that control messages go by now."""
+        return stream_id == self._control_stream and self.state is not State.REFUSED
 
     def require_established(self, what: str) -> None:
         """Data ahead of the introduction closes the connection."""
@@ -200,6 +225,21 @@ class PeerSession:
         stream_id = self._control_stream
         assert stream_id is not None  # noqa: S101 - CONNECT came on it
         code = self._admit(connect)
+        if code is None:
+            self._waiting = connect
+            return [PeerWaits(connect)]
+        return self._respond(connect, stream_id, code)
+
+    def decide(self, code: ResponseCode) -> list[Effect | Event]:
+        """Answer the CONNECT that waits; nothing where none does."""
+        connect, self._waiting = self._waiting, None
+        if connect is None or self._control_stream is None:
+            return []
+        return self._respond(connect, self._control_stream, code)
+
+    def _respond(
+        self, connect: Connect, stream_id: int, code: ResponseCode
+    ) -> list[Effect | Event]:
         if code is not ResponseCode.OK:
             self.state = State.REFUSED
             return [SendControl(stream_id, encode(ConnectResponse(code, None))), PeerRefused(code)]

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from laps.wire.quicr.codes import QuicrCode, violation
+from laps.wire.quicr.codes import QuicrCode, QuicrViolation, violation
 from laps.wire.quicr.fragments import MediaOrder
 from laps.wire.quicr.messages import (
     Fin,
@@ -48,6 +48,9 @@ _TAKER: Final = (PublishIntentOk, SubscribeReply, SubscribeCancel, RelayRedirect
 # So many streams that are over are remembered: who no longer reads one may have written to it
 # before, and what comes of that later opens no new one.
 OVER: Final = 1024
+
+# A publisher may be in the middle of a fragment on each of its streams: this is 256 of the longest.
+MAX_HELD_BYTES: Final = 16 * 1024 * 1024
 
 
 @dataclass(slots=True, eq=False)
@@ -101,6 +104,10 @@ class QuicrSession:
         self.streams: dict[int, ControlStream] = {}
         self._wire = wire
         self._over: dict[int, None] = {}
+        self.began = False
+        "Whether a stream was ever opened, by either side."
+        self._held_bytes = 0
+        "Of messages that are not whole, on all streams together."
 
     # -- what the other side says ------------------------------------------------------------------
 
@@ -121,7 +128,10 @@ class QuicrSession:
         if stream.closed_there:
             return []
         events: list[Event] = []
-        for message in stream.reader.feed(data):
+        held = stream.reader.held_bytes
+        messages = stream.reader.feed(data)
+        self._hold(stream.reader.held_bytes - held)
+        for message in messages:
             self._check(stream, message)
             events.append(Said(stream, message))
         if fin:
@@ -129,6 +139,13 @@ class QuicrSession:
                 raise violation("a control stream ends inside a message")
             events.append(self._ended(stream, well=not stream.order.inside))
         return events
+
+    def _hold(self, more: int) -> None:
+        """Each of thousands of streams may begin a message and leave it at that."""
+        self._held_bytes += more
+        if self._held_bytes > MAX_HELD_BYTES:
+            problem = f"messages that are not whole have {self._held_bytes} bytes on all streams"
+            raise QuicrViolation(QuicrCode.TOO_LARGE, problem)
 
     def stream_ended(self, stream_id: int) -> list[Event]:
         """The other side gave a stream up, or no longer reads it."""
@@ -153,6 +170,7 @@ class QuicrSession:
             if not isinstance(message, Subscribe | PublishIntent):
                 raise violation(f"{_name(message)} opens no control stream")
             stream.opening = message
+            self.began = True
             return
         allowed: tuple[type, ...]
         if isinstance(opening, Subscribe):
@@ -212,7 +230,8 @@ class QuicrSession:
             self._forget(stream.id)
 
     def _forget(self, stream_id: int) -> None:
-        self.streams.pop(stream_id, None)
+        if (stream := self.streams.pop(stream_id, None)) is not None:
+            self._held_bytes -= stream.reader.held_bytes
         self._over[stream_id] = None
         if len(self._over) > OVER:
             del self._over[next(iter(self._over))]

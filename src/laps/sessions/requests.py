@@ -13,7 +13,9 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from laps.ranges import last_of
 from laps.sessions.tokens import TokenCache
+from laps.wire.buffer import VARINT_MAX
 from laps.wire.moqt.codes import MoqtViolation, RequestCode, SessionCode, violation
 from laps.wire.moqt.messages import (
     Fetch,
@@ -26,6 +28,7 @@ from laps.wire.moqt.messages import (
     RequestKind,
     RequestOk,
     RequestUpdate,
+    StandaloneFetch,
     Subscribe,
     SubscribeNamespace,
     SubscribeOk,
@@ -109,6 +112,15 @@ class RequestIds:
         self._first = self._expected = 1 if is_client else 0
         self._skipped: set[int] = set()
         self._blocked_at = -1
+        self._other_waits = False
+        "The other side has said that the limit holds it up, and has not been allowed more since."
+        self._presumed = False
+        "`most` is what we take for granted, and nobody has said."
+
+    @property
+    def left(self) -> int:
+        """How many requests of ours the other side allows now."""
+        return (self.most - self._next + 1) // 2
 
     def next(self) -> int:
         """The id of our next request."""
@@ -143,22 +155,32 @@ class RequestIds:
 
     def raised(self, most: int) -> None:
         """The other side allows more."""
-        if most <= self.most:
+        if most <= self.most and not self._presumed:
             raise violation(f"MAX_REQUEST_ID fell from {self.most} to {most}")
-        self.most = most
+        self.most, self._presumed = most, False
+
+    def presume(self) -> None:
+        """The other side has never allowed any: take it that it does not count them."""
+        self.most, self._presumed = VARINT_MAX, True
 
     def blocked_is_news(self) -> bool:
         """Whether the other side has not been told yet that this limit holds us up."""
         told, self._blocked_at = self._blocked_at, self.most
         return told != self.most
 
-    def credit(self, *, always: bool) -> int | None:
-        """A new limit for the other side: as many more as have ended, a good part at a time."""
+    def credit(self, *, blocked: bool) -> int | None:
+        """A new limit for the other side: as many more as have ended, a good part at a time.
+
+        One that waits (`blocked`: it says so now) is given every single one as soon as it ends: it
+        may have nothing else to end.
+        """
+        self._other_waits = self._other_waits or blocked
         allowed = self._first + 2 * (self.finished + self._limit)
-        enough = always or allowed - self.allowed >= self._limit
+        enough = self._other_waits or allowed - self.allowed >= self._limit
         if allowed <= self.allowed or not enough:
             return None
         self.allowed = allowed
+        self._other_waits = False
         return allowed
 
 
@@ -228,6 +250,10 @@ class Requests:
                 raise violation(f"{message.kind} is answered, and {pending.kind} was asked")
             message = replace(message, kind=pending.kind)
         pending.answered = True
+        if isinstance(message, FetchOk) and isinstance(pending.message, Fetch):
+            wanted = pending.message.range
+            if isinstance(wanted, StandaloneFetch) and last_of(message.end) < wanted.start:
+                raise violation("FETCH_OK ends before what was asked for begins")
         if isinstance(message, SubscribeOk) and isinstance(pending.message, Subscribe):
             self._take_alias(message.alias, request_id, pending.message.track)
         if isinstance(message, RequestError) or pending.kind in ENDED_BY_ANSWER:

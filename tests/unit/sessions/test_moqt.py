@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laps.sessions.moqt import MAX_MESSAGE_BYTES, MoqtLimits
+from laps.sessions.control_streams import MAX_MESSAGE_BYTES
+from laps.sessions.moqt import MoqtLimits
 from laps.types import Location
 from laps.wire.moqt.codes import MoqtViolation, RequestCode, SessionCode
 from laps.wire.moqt.dialect import DRAFT14, DRAFT16
@@ -133,6 +134,45 @@ def test_path_and_authority_are_not_for_webtransport(
     talk = Talk(dialect, webtransport=True, setup=False)
     refused_with(code, talk, talk.setup(**said))
     assert talk.said() == []
+
+
+@both
+@pytest.mark.parametrize("path", ["", "/", "/a/b", "//", "/a?b=c/d?e", "?x", "/%20:@!$&'()*+,;="])
+@pytest.mark.parametrize(
+    "authority",
+    ["", "host", "host:4443", "127.0.0.1:1", "[::1]:4443", "[v1.a:b]", "me:you@host", "a%20b"],
+)
+def test_path_and_authority_as_uris_have_them(dialect: Dialect, path: str, authority: str) -> None:
+    talk = Talk(dialect, setup=False)
+    talk.hear(talk.setup(path=path.encode(), authority=authority.encode()))
+    assert talk.session.ready
+
+
+@both
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ({"path": b"room"}, SessionCode.MALFORMED_PATH),
+        ({"path": b"/a b"}, SessionCode.MALFORMED_PATH),
+        ({"path": b"/a#b"}, SessionCode.MALFORMED_PATH),
+        ({"path": b"/%2"}, SessionCode.MALFORMED_PATH),
+        ({"path": b"/\xff"}, SessionCode.MALFORMED_PATH),
+        ({"path": b"/\n"}, SessionCode.MALFORMED_PATH),
+        ({"path": b"/" + 60_000 * b"\0"}, SessionCode.MALFORMED_PATH),
+        ({"authority": b"a/b"}, SessionCode.MALFORMED_AUTHORITY),
+        ({"authority": b"host:port"}, SessionCode.MALFORMED_AUTHORITY),
+        ({"authority": b"::1"}, SessionCode.MALFORMED_AUTHORITY),
+        ({"authority": b"[::1"}, SessionCode.MALFORMED_AUTHORITY),
+        ({"authority": b"a@b@c"}, SessionCode.MALFORMED_AUTHORITY),
+        ({"authority": b"host\n"}, SessionCode.MALFORMED_AUTHORITY),
+    ],
+)
+def test_path_and_authority_that_no_uri_has_are_refused(
+    dialect: Dialect, said: dict[str, bytes], code: SessionCode
+) -> None:
+    talk = Talk(dialect, setup=False)
+    assert len(refused_with(code, talk, talk.setup(**said))) < 1000
+    assert not talk.session.ready
 
 
 @pytest.mark.parametrize(
@@ -323,8 +363,12 @@ def test_who_is_blocked_is_given_what_there_is(dialect: Dialect) -> None:
     talk.hear(*(subscribe(number) for number in (0, 2, 4, 6)))
     talk.hear(RequestsBlocked(8))
     assert talk.said() == []
-    talk.hear(Unsubscribe(0), RequestsBlocked(8))
+    talk.hear(Unsubscribe(0))  # it has said that it waits, and may have nothing else to end
     assert talk.said() == [MaxRequestId(10)]
+    talk.hear(Unsubscribe(2))
+    assert talk.said() == []
+    talk.hear(RequestsBlocked(10))
+    assert talk.said() == [MaxRequestId(12)]
 
 
 @both

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laps.types import Location
-from laps.wire.moqt.codes import RequestCode, SessionCode
+from laps.wire.moqt.codes import MoqtViolation, RequestCode, SessionCode
 from laps.wire.moqt.dialect import DRAFT14, DRAFT16
 from laps.wire.moqt.messages import (
     Fetch,
@@ -318,3 +318,12 @@ def test_goaway_is_said_once(dialect: Dialect) -> None:
     talk.session.send(Goaway())
     talk.session.send(Goaway(b"x"))
     assert talk.said() == [Goaway()]
+
+
+@both
+def test_fetch_ok_that_ends_before_the_range_begins_closes_the_session(dialect: Dialect) -> None:
+    talk = Talk(dialect, is_client=True)
+    wanted = StandaloneFetch(NAME, Location(5, 2), Location(9, 0))
+    request_id = talk.session.request(Fetch(0, wanted))
+    with pytest.raises(MoqtViolation, match="ends before"):
+        talk.hear(FetchOk(request_id, Location(5, 2)))

@@ -214,3 +214,12 @@ def test_the_namespaces_of_a_client_without_credit_do_not_pile_up() -> None:
     talk.said()
     talk.hear(MaxRequestId(100))
     assert len(talk.said()) == 6
+
+
+def test_a_namespace_that_was_not_told_of_cannot_be_gone() -> None:
+    talk = Talk(DRAFT16, is_client=True)
+    request_id = talk.session.request(SubscribeNamespace(0, ROOM))
+    talk.said(4)
+    talk.hear(RequestOk(request_id), NamespaceAdded((b"a",)), NamespaceDone((b"a",)), stream=4)
+    with pytest.raises(MoqtViolation, match="not told of"):
+        talk.hear(NamespaceDone((b"a",)), stream=4)
