@@ -89,6 +89,17 @@ def _parse_impaired(value: object) -> tuple[Impairment, ...]:
     return tuple(made)
 
 
+def _parse_fingerprints(value: object) -> tuple[tuple[Address, str], ...]:
+    made = []
+    for text, digest in msgspec.convert(value, dict[str, str]).items():
+        plain = digest.replace(":", "").lower()
+        if re.fullmatch("[0-9a-f]{64}", plain) is None:
+            problem = "is no SHA-256 in hexadecimal: 64 digits, as a relay's ready line prints it"
+            raise InvalidText("fingerprint", digest, problem)
+        made.append((_parse_address(text), plain))
+    return tuple(made)
+
+
 def _parse_path(value: object) -> Path:
     return Path(msgspec.convert(value, Annotated[str, Meta(min_length=1)]))
 
@@ -111,6 +122,14 @@ _Place = Annotated[
 _Peers = Annotated[
     tuple[Address, ...],
     Meta(description='a list like ["192.0.2.1:33434"]', extra={"parse": _parse_peers}),
+]
+_Direction = Annotated[Literal["both", "out"], Meta(description='"both" or "out"')]
+_Fingerprints = Annotated[
+    tuple[tuple[Address, str], ...],
+    Meta(
+        description='a table like {"192.0.2.1:33434" = "SHA-256 in hexadecimal"}',
+        extra={"parse": _parse_fingerprints},
+    ),
 ]
 _Path = Annotated[
     Path | None, Meta(description="the path of a PEM file", extra={"parse": _parse_path})
@@ -139,6 +158,8 @@ _Retry = Annotated[
     Literal["auto", "always", "never"], Meta(description='one of "auto", "always", "never"')
 ]
 _String = Annotated[str, Meta(description="a string")]
+# In bytes it may be four times as much, and that is the most that other relays take.
+_Contact = Annotated[str, Meta(max_length=256, description="a string of up to 256 characters")]
 _Strings = Annotated[tuple[str, ...], Meta(description='a list like ["gold", "eu"]')]
 _Bits = Annotated[int, Meta(ge=0, le=10**15, description="a whole number, at least 0")]
 _Switch = Annotated[bool | None, Meta(description="true or false")]
@@ -152,6 +173,7 @@ _Seconds = Annotated[
     float, Meta(gt=0, le=3600, description="a number greater than 0, at most 3600")
 ]
 _MaybeSeconds = Annotated[float, Meta(ge=0, le=3600, description="a number from 0 to 3600")]
+_Amount = Annotated[int, Meta(ge=1, le=1 << 40, description="a whole number from 1")]
 _Count = Annotated[int, Meta(ge=1, le=1_000_000, description="a whole number from 1 to 1000000")]
 # Below 16 KiB a burst of a dozen packets does not fit; above 1 GiB one slow peer eats the machine.
 _Bytes = Annotated[
@@ -168,6 +190,7 @@ _HistorySeconds = Annotated[float, Meta(ge=0, le=86400, description="a number fr
 _HistoryBytes = Annotated[
     int, Meta(ge=64 * KIB, le=1024 * MIB, description="a whole number from 65536 to 1073741824")
 ]
+_Join = Annotated[Literal["draft", "group"], Meta(description='"draft" or "group"')]
 _Drafts = Annotated[
     tuple[Literal[14, 16], ...],
     Meta(min_length=1, description="a list like [16, 14]"),
@@ -191,7 +214,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     # An edge serves clients and relays alike, so it is the one role that is useful alone.
     type: _Role = "edge"
     # Empty: nobody is told where to dial; peers that know the address need no contact.
-    contact: _String = ""
+    contact: _Contact = ""
     # 0, 0 lies in the sea off Africa, where no relay stands: it reads as "not said".
     latitude: _Latitude = 0.0
     longitude: _Longitude = 0.0
@@ -216,6 +239,22 @@ class PeeringConfig(msgspec.Struct, frozen=True, kw_only=True):
     data: _Peers = ()
     # One connection to a peer is one path through the network between; more spread the data.
     connections: _Connections = 1
+    # Which way data goes on connections that this relay dials: "both" ways, or only "out", from
+    # here to the peer, as the uni-directional peering of the document.
+    direction: _Direction = "both"
+    # Whose certificates are taken from peers that are dialled: those that these authorities signed
+    # (PEM). None: what the system trusts, and anyone on this machine.
+    authorities: _Path = None
+    # Or, for single peers, the SHA-256 of the very certificate.
+    fingerprints: _Fingerprints = ()
+    # What one link may make this relay hold: more than any network has, less than memory. A peer
+    # that tells of more is closed.
+    most_nodes: _Amount = 100_000
+    most_subscribes: _Amount = 10_000_000
+    most_namespaces: _Amount = 1_000_000
+    most_announces: _Amount = 100_000
+    # Of subscriber nodes: one for each track that is sent.
+    most_sets: _Amount = 1_000_000
 
 
 class ClientsConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,6 +270,14 @@ class ClientsConfig(msgspec.Struct, frozen=True, kw_only=True):
     drafts: _Drafts = (16, 14)
     # Requests a session may have open at once: subscriptions, fetches, namespaces.
     requests: _Count = 1000
+    # Tracks that are published, wanted or kept at a time: some kilobytes each, of all sessions.
+    most_tracks: _Count = 1_000_000
+    # Where a subscription to the largest object begins: after it, as the drafts say, or with the
+    # group that the track is in. Clients of moq-lite, which count on that, get it in any case.
+    join: _Join = "draft"
+    # Whether mistakes that can be understood close a session, as the drafts ask. Programs that
+    # people use make them, and nobody else is harmed; docs/moqt.md lists them.
+    strict: _Flag = False
     # A subscribe waits this long for a publisher. Shorter than the patience of clients, who can
     # ask again; longer than it takes a publisher that starts at the same time.
     subscribe_wait_s: _Seconds = 1.0
@@ -269,6 +316,10 @@ class RelayConfig(msgspec.Struct, frozen=True, kw_only=True):
     node_advertise_s: _Seconds = 2.0
     # As it suggests too: who subscribes again meanwhile is not noticed by anybody else.
     unsubscribe_s: _Seconds = 5.0
+    # How long data waits for the set of nodes that it is for, and how much of it for each peer:
+    # longer than a control message is late by on a link that loses packets.
+    hold_s: _Seconds = 1.0
+    hold_bytes: _Bytes = 256 * KIB
     # What peers get to move their data elsewhere when this relay stops.
     drain_s: _Seconds = 2.0
     # A Via is spared everybody's subscribes, unless there are no control servers to keep them.
@@ -521,6 +572,23 @@ def _check_peers(config: Config, source: str) -> None:
             if (*peering.peers, *peering.control).count(peer) > 1:
                 problem = "is dialled for control more than once: name it once, in peers or control"
                 refuse(source, f"peering.{key}", str(peer), problem)
+    dialled = (*peering.peers, *peering.control, *peering.data)
+    for pinned, _ in peering.fingerprints:
+        if pinned not in dialled:
+            problem = "is not dialled: name it as in peers, control or data"
+            refuse(source, "peering.fingerprints", str(pinned), problem)
+    if config.node.type != "stub":
+        return
+    if peering.connections > 1:
+        problem = "is too many for a stub: its Edge takes one connection from it, for everything"
+        refuse(source, "peering.connections", peering.connections, problem)
+    if peering.direction != "both":
+        problem = "is not for a stub: its Edge can send it data by no other connection"
+        refuse(source, "peering.direction", peering.direction, problem)
+    for key in ("control", "data"):
+        for peer in getattr(peering, key):
+            problem = "is not for a stub: it dials Edges, for everything: name it in peers"
+            refuse(source, f"peering.{key}", str(peer), problem)
 
 
 def _check_admin(admin: AdminConfig, source: str) -> None:

@@ -1,5 +1,6 @@
 """What a configuration file and the command line may say, and how they are refused."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -50,9 +51,19 @@ def test_every_key_can_be_written() -> None:
         control = ["192.0.2.2:33434"]
         data = ["192.0.2.3:33434"]
         connections = 4
+        direction = "out"
+        authorities = "peers.pem"
+fingerprints."192.0.2.3:33434" = "ABABABABABABABABABABABABABABABABABABABABABABABABABABABABABABABAB"
+        most_nodes = 1
+        most_subscribes = 2
+        most_namespaces = 3
+        most_announces = 4
+        most_sets = 5
         [relay]
         node_advertise_s = 1
         unsubscribe_s = 10
+        hold_s = 3
+        hold_bytes = 16384
         drain_s = 3
         reflect = true
         [tls]
@@ -85,6 +96,9 @@ def test_every_key_can_be_written() -> None:
         advertise = "relay.example:443"
         drafts = [14]
         requests = 3
+        most_tracks = 9
+        join = "group"
+        strict = true
         subscribe_wait_s = 0.5
         drain_s = 1
         redirect = "[2001:db8::1]:443"
@@ -119,6 +133,7 @@ def test_every_key_can_be_written() -> None:
     assert isinstance(config.node.longitude, float)
     assert config.peering.listen == Address("::1", 0)
     assert config.peering.peers == (Address("192.0.2.1", 33434), Address("relay.example", 1))
+    assert config.peering.fingerprints == ((Address("192.0.2.3", 33434), "ab" * 32),)
     assert config.clients.advertise == Address("relay.example", 443)
     assert config.clients.redirect == Address("2001:db8::1", 443)
     assert (config.tls.certificate, config.tls.key) == (Path("cert.pem"), Path("key.pem"))
@@ -197,6 +212,10 @@ def test_every_key_can_be_written() -> None:
         ("tls.self_signed = 1", "must be true or false"),
         ('tls = {certificate = "c", key = "k", self_signed = true}', 'tls.certificate = "c"'),
         ("node = 3", "node = 3: must be a section: [node]"),
+        ('peering.direction = "in"', '= "in": must be "both" or "out"'),
+        ('peering.fingerprints = "ab"', "must be a table like"),
+        ('peering.fingerprints."192.0.2.1:1" = "ab"', "is no SHA-256 in hexadecimal"),
+        (f'peering.fingerprints."192.0.2.1:1" = "{"ab" * 32}"', "is not dialled: name it as in"),
         ("impairment.peers = 3", "impairment.peers = 3: must be a table like"),
         ('impairment.peers."127.0.0.1:1".drop = 1.1', "drop from 0 to 1"),
         ('impairment.peers."127.0.0.1:1".delay = 1', "has delay; known: delay_ms, jitter_ms, drop"),
@@ -386,6 +405,21 @@ def test_others_are_told_where_clients_connect_if_they_can_dial_it(
     assert config.client_address(7) == (None if told is None else Address.parse(told))
     named = override(config, {"clients.advertise": "front.example:443"}, "test")
     assert named.client_address(7) == Address("front.example", 443)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("connections = 2", "connections = 2: is too many for a stub"),
+        ('direction = "out"', '= "out": is not for a stub'),
+        ('control = ["192.0.2.1:1"]', "is not for a stub: it dials Edges"),
+        ('data = ["192.0.2.1:1"]', "is not for a stub: it dials Edges"),
+    ],
+)
+def test_a_stub_has_one_connection_to_an_edge_for_everything(line: str, problem: str) -> None:
+    assert read(f"[peering]\n{line}")
+    with pytest.raises(ConfigError, match=re.escape(problem)):
+        read(f'[node]\ntype = "stub"\n[peering]\n{line}')
 
 
 def test_a_peer_is_dialled_for_control_once() -> None:

@@ -17,24 +17,24 @@ from laps.edge.moqt import MoqtClient
 from laps.edge.quicr import QuicrClient
 from laps.errors import ConnectionClosed, DatagramTooLarge
 from laps.net.bidirectional import Bidirectional
-from laps.net.egress import Egress
+from laps.net.egress import Egress, EgressStream
 from laps.net.http3 import ErrorCode
 from laps.net.webtransport import HTTP3_ALPN, Accepted, accept_http3
 from laps.net.webtransport_session import WebTransportSession
 from laps.types import Address
 from laps.wire.moqt.codes import ResetCode, SessionCode
 from laps.wire.moqt.dialect import DIALECTS
+from laps.wire.moqt.tolerance import Tolerance
 from laps.wire.quicr.codes import ALPN as QUICR_ALPN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from laps.config import ClientsConfig, Config, EgressConfig
-    from laps.edge.client import ClientLink, Rank
+    from laps.edge.client import ClientLink, Rank, RankedStream
     from laps.edge.edge import Edge
     from laps.net.closes import Closes
     from laps.net.connection import Connection
-    from laps.net.egress import EgressStream
     from laps.net.engine import Receiver
     from laps.net.transport import Transport
     from laps.net.webtransport import ConnectRequest
@@ -89,8 +89,9 @@ class Clients:
         asyncio.get_running_loop().call_later(self._setup_s, self._set_up, connection)
 
     def _set_up(self, connection: ClientConnection) -> None:
-        if connection in self.connections and not connection.client.ready:
-            connection.close(SessionCode.CONTROL_MESSAGE_TIMEOUT, "no setup came in time")
+        client = connection.client
+        if connection in self.connections and not client.ready:
+            connection.close(client.silent_code, "it has said nothing in time")
 
     def remove(self, connection: ClientConnection) -> None:
         """A session is over."""
@@ -124,9 +125,11 @@ class Clients:
 
     def _choose(self, request: ConnectRequest) -> Accepted:
         """Whatever the path: what is published where is not for paths to say."""
+        bare = () if self.edge.settings.session.strict else request.bare_protocols
         for draft in self._drafts:
             dialect = DIALECTS[draft]
-            if not dialect.version_in_setup and dialect.alpn in request.protocols:
+            if not dialect.version_in_setup and dialect.alpn in (*request.protocols, *bare):
+                self.edge.counters.tolerated[Tolerance.BARE_PROTOCOLS] += dialect.alpn in bare
                 return Accepted(self._accept_in(dialect), dialect.alpn)
         # A browser takes an answer it did not ask for as a failure: draft 14 goes without a name.
         return Accepted(self._accept_in(None))
@@ -218,6 +221,11 @@ class ClientConnection:
         return self.egress.pressed
 
     @property
+    def crowded(self) -> bool:
+        """As `ClientLink`."""
+        return self.egress.crowded
+
+    @property
     def sent_bytes(self) -> int:
         """As `ClientLink`."""
         return self.egress.counters.stream_bytes
@@ -240,9 +248,12 @@ class ClientConnection:
         if self.transport.established:
             self.transport.stop_stream(stream_id, code)
 
-    def when_sent(self, call: Callable[[], None]) -> None:
+    def when_sent(
+        self, call: Callable[[], None], streams: Iterable[RankedStream] | None = None
+    ) -> None:
         """As `ClientLink`."""
-        self.egress.when_flushed(call)
+        own = None if streams is None else [it for it in streams if isinstance(it, EgressStream)]
+        self.egress.when_flushed(call, own)
 
     def pause(self) -> None:
         """As `ClientLink`."""
@@ -257,6 +268,10 @@ class ClientConnection:
     def close(self, code: int, reason: str) -> None:
         """As `ClientLink`."""
         self.transport.close(code, reason)
+
+    def abort(self, code: int, reason: str) -> None:
+        """As `ClientLink`."""
+        self.transport.abort(code, reason)
 
     # -- as `Receiver` -----------------------------------------------------------------------------
 
@@ -294,7 +309,7 @@ class ClientConnection:
         """As `Receiver`."""
         self._clients.remove(self)
         self._clients.closes.add("client", self.protocol, str(self), close)
-        if not close.by_peer and close.code in self.client.violations:
+        if not close.by_peer and close.application and close.code in self.client.violations:
             self._clients.edge.counters.violations += 1
         level = (
             logging.INFO if close.by_peer or close.code == SessionCode.NO_ERROR else logging.WARNING

@@ -125,6 +125,10 @@ class Connection:
         self.engine.close(code, reason)
         self._serve_soon(self)
 
+    def abort(self, code: int, reason: str) -> None:
+        """As `close`: there is nothing on it that could be closed instead."""
+        self.close(code, reason)
+
     async def wait_closed(self) -> ConnectionClosed:
         """Wait for the end, and learn why."""
         return await asyncio.shield(self._over)

@@ -2,53 +2,37 @@
 
 QUIC sends what it has been given round robin and never gives it back. So it is given little at a
 time, and what waits here instead can still be overtaken by something more urgent, expire, or be
-dropped. A queue here is
+dropped. `turns` knows by their ranks which stream is next.
 
-    rank -> streams of that rank, each with its chunks in order
-
-where a rank is anything that sorts: the smallest goes first, streams of equal rank take turns.
-Those that are not open yet stand in a queue of their own, so that they cost nothing while the peer
-allows no more streams, however many they are.
 Bytes of a stream cannot be left out, so a stream that loses a chunk is reset. Datagrams go ahead
 of streams, as the congestion window allows, and are lost one by one.
 
 A write finds one of three cases: nothing waits and QUIC has room, and it goes straight through;
 or it queues; or the bound is reached, and the oldest streams of the least urgent class are dropped
-for it. A class is a rank, or the priorities that a rank of several parts begins with: of streams
-with equal priorities the oldest go, whichever would be sent first.
+for it: of streams with equal priorities the oldest go, whichever would be sent first.
 """
 
 from __future__ import annotations
 
-from bisect import insort
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol
 
 from laps.errors import ConnectionClosed, SendBufferFull, StreamLimitReached
+from laps.net.turns import TURN_BYTES, Ranked, Turns, class_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable
 
     from laps.config import EgressConfig
     from laps.net.engine import BytesLike
-
-Rank = Any
-"Whatever sorts against the other ranks of the same egress: a number, or a tuple of them."
-
-# How many parts of a rank are priorities; what follows is an order among equals.
-CLASS_PARTS: Final = 2
+    from laps.net.turns import Rank
 
 # With so many streams waiting, room is made for more than one write at a time.
 MANY_STREAMS: Final = 64
-
-# Streams of equal rank take turns after this much: a GSO batch's worth.
-TURN_BYTES: Final = 64 * 1024
-
-T = TypeVar("T")
 
 
 class Pipe(Protocol):
@@ -96,6 +80,17 @@ class Counters:
         return self.overflowed_streams + self.expired_streams
 
 
+@dataclass(slots=True, eq=False)
+class _Flush:
+    """Somebody waits until what was written has been sent."""
+
+    call: Callable[[], None]
+    streams: dict[EgressStream, int]
+    "How much of each has to be handed to QUIC."
+    upto: int | None = None
+    "How much QUIC has to have sent, once it has been given all of that."
+
+
 class EgressStream:
     """One outgoing stream; it opens on the connection when its first bytes have their turn."""
 
@@ -104,6 +99,7 @@ class EgressStream:
         "chunks",
         "essential",
         "fin",
+        "handed_bytes",
         "number",
         "over",
         "queued_bytes",
@@ -123,10 +119,22 @@ class EgressStream:
         self.over = False
         "Finished, reset, dropped or stopped by the peer: nothing more can be written."
         self.queued_bytes = 0
+        self.handed_bytes = 0
+        "What QUIC has been given."
         self.chunks: deque[tuple[float, bytes]] = deque()
         "What waits, each with the time it expires at."
         self.fin = False
         self._egress = egress
+
+    @property
+    def waits(self) -> bool:
+        """Whether something of it has yet to be sent."""
+        return bool(self.chunks)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the other side has seen, or will see, anything of it."""
+        return self.stream_id is not None or bool(self.chunks) or not self.over
 
     def write(self, data: BytesLike, now: float | None = None) -> bool:
         """Send bytes after those before; False if the stream is closed.
@@ -139,39 +147,13 @@ class EgressStream:
         """Send the last bytes; False if the stream is closed."""
         return not self.over and self._egress.write(self, data, now, fin=True)
 
+    def move(self, rank: Rank) -> None:
+        """What waits, and what follows, has another rank from now on."""
+        self._egress.move(self, rank)
+
     def reset(self, code: int, now: float | None = None) -> None:
         """Give the stream up, with what still waits."""
         self._egress.reset(self, code)
-
-
-class _Ranked(Generic[T]):
-    """Items by rank, those of one rank in the order they came."""
-
-    def __init__(self) -> None:
-        self.ranks: list[Rank] = []
-        self.lanes: dict[Rank, deque[T]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self.ranks)
-
-    def __iter__(self) -> Iterator[T]:
-        """From the least urgent to the most, the oldest of each rank first."""
-        for rank in reversed(self.ranks):
-            yield from self.lanes[rank]
-
-    def lane(self, rank: Rank) -> deque[T]:
-        """The items of a rank, to add to."""
-        lane = self.lanes.get(rank)
-        if lane is None:
-            lane = self.lanes[rank] = deque()
-            insort(self.ranks, rank)
-        return lane
-
-    def tidy(self, rank: Rank) -> None:
-        """After taking from a lane: it goes when it is empty."""
-        if not self.lanes[rank]:
-            del self.lanes[rank]
-            self.ranks.remove(rank)
 
 
 class Egress:
@@ -194,22 +176,21 @@ class Egress:
         self._expired_code = expired_code
         self._full_code = full_code
         self._clock = clock
-        self._waiting: _Ranked[EgressStream] = _Ranked()
-        "Open streams with something to send,"
-        self._unopened: _Ranked[EgressStream] = _Ranked()
-        "and those that are to be opened for it."
+        self._waiting: Turns[EgressStream] = Turns()
+        "Streams with something to send."
+        self._notable_bytes = min(config.pressure_bytes, config.queue_bytes // 2)
         self._limited = False
         "The peer allows no more streams, as far as we know."
-        self._opening = False
-        "Whose turn it is, where both have streams of the same rank."
-        self._datagrams: _Ranked[tuple[float, bytes]] = _Ranked()
+        self._datagrams: Ranked[tuple[float, bytes]] = Ranked()
         self._open: dict[int, EgressStream] = {}
         self._numbers = 0
-        self._flushed: list[Callable[[], None]] = []
+        self._flushed: list[_Flush] = []
         self.pressed = False
         "More waits than is good: whoever writes might wait a little."
+        self.crowded = False
+        "Half of what may wait does: whoever writes has to wait, or something is dropped soon."
         self.on_pressure: Callable[[], None] | None = None
-        "Called when that has changed."
+        "Called when one of these has changed."
 
     def next_number(self) -> int:
         """The place of a new stream among the others."""
@@ -230,13 +211,13 @@ class Egress:
 
     def write(self, stream: EgressStream, data: BytesLike, now: float | None, *, fin: bool) -> bool:
         """As `EgressStream.write` and `finish`."""
-        if not self._waits and self._hand_over(stream, data, fin=fin):
+        if not self._waiting and self._hand_over(stream, data, fin=fin):
             return fin or not stream.over
         size = memoryview(data).nbytes
         if not self._make_room(stream, size):
             return False
         if not stream.chunks:
-            self._queue_of(stream).lane(stream.rank).append(stream)
+            self._waiting.add(stream)
         # Whoever wrote may use its buffer again; what waits must not change.
         chunk = data if isinstance(data, bytes) else bytes(data)
         since = self._clock() if now is None else now
@@ -245,17 +226,21 @@ class Egress:
         stream.fin = stream.over = fin
         self.queued_bytes += size
         self._pump()
-        if self.queued_bytes > self._config.pressure_bytes and not self.pressed:
-            self._press(True)
+        if self.queued_bytes > self._notable_bytes and not (self.pressed and self.crowded):
+            self._review()
         return True
 
-    def when_flushed(self, call: Callable[[], None]) -> None:
-        """Call when all that was written before has been sent."""
-        if not self._waits and not self._pipe.buffered_bytes:
-            call()
-        else:
-            self._flushed.append(call)
-            self._pipe.wake_below(0)
+    def when_flushed(
+        self, call: Callable[[], None], streams: Iterable[EgressStream] | None = None
+    ) -> None:
+        """Call when all that was written before, or to these streams, has been sent.
+
+        What is written later is not waited for: on a busy connection there is always something.
+        """
+        waiting = self._waiting if streams is None else streams
+        wanted = {it: it.handed_bytes + it.queued_bytes for it in waiting if it.chunks}
+        self._flushed.append(_Flush(call, wanted))
+        self._check_flushed()
 
     def reset(self, stream: EgressStream, code: int) -> None:
         """As `EgressStream.reset`."""
@@ -264,12 +249,22 @@ class Egress:
             with suppress(ConnectionClosed):
                 self._pipe.reset_stream(stream.stream_id, code)
 
+    def move(self, stream: EgressStream, rank: Rank) -> None:
+        """As `EgressStream.move`."""
+        waits = bool(stream.chunks)
+        if waits:
+            self._waiting.remove(stream)
+        stream.rank = rank
+        if waits:
+            self._waiting.add(stream)
+
     def send_datagram(self, data: bytes, rank: Rank = 0, ttl_us: int = 0) -> None:
         """Send a datagram when the congestion window allows, if it is not too old by then."""
         if not self._datagrams and self._pipe.send_datagram(data):
             self.counters.datagrams += 1
             return
-        self._datagrams.lane(rank).append((self._clock() + (ttl_us / 1e6 or inf), data))
+        # One after the other where they are equally urgent: what comes later is no better.
+        self._datagrams.lane(class_of(rank)).append((self._clock() + (ttl_us / 1e6 or inf), data))
         self.queued_datagram_bytes += len(data)
         while self.queued_datagram_bytes > self._config.datagram_queue_bytes:
             last = self._datagrams.ranks[-1]
@@ -288,19 +283,14 @@ class Egress:
         self._limited = False
         self._pump_datagrams()
         self._pump()
-        if self.pressed and self.queued_bytes <= self._config.pressure_bytes // 2:
-            self._press(False)
+        if self.pressed or self.crowded:
+            self._review()
         if self._flushed:
-            if self._waits or self._pipe.buffered_bytes:
-                self._pipe.wake_below(0)
-            else:
-                calls, self._flushed = self._flushed, []
-                for call in calls:
-                    call()
+            self._check_flushed()
 
     def tick(self, now: float) -> None:
         """Drop what has expired, also where nothing moves."""
-        for stream in [s for s in self._all_waiting() if s.chunks[0][0] <= now]:
+        for stream in [s for s in self._waiting if s.chunks[0][0] <= now]:
             self._drop_expired(stream)
         for rank in list(self._datagrams.ranks):
             lane = self._datagrams.lanes[rank]
@@ -314,22 +304,38 @@ class Egress:
 
     # -- how it works ----------------------------------------------------------------------------
 
-    @property
-    def _waits(self) -> bool:
-        """Whether any stream has something to send."""
-        return bool(self._waiting.ranks or self._unopened.ranks)
+    def _check_flushed(self) -> None:
+        """Call those whose bytes have been sent."""
+        flushed, self._flushed = self._flushed, []
+        for flush in flushed:
+            if self._is_sent(flush):
+                flush.call()
+            else:
+                self._flushed.append(flush)
 
-    def _queue_of(self, stream: EgressStream) -> _Ranked[EgressStream]:
-        return self._unopened if stream.stream_id is None else self._waiting
+    def _is_sent(self, flush: _Flush) -> bool:
+        flush.streams = {
+            it: upto for it, upto in flush.streams.items() if it.chunks and it.handed_bytes < upto
+        }
+        if flush.streams:
+            return False
+        handed, buffered = self.counters.stream_bytes, self._pipe.buffered_bytes
+        if flush.upto is None:
+            flush.upto = handed
+        if not buffered or handed - buffered >= flush.upto:
+            return True
+        self._pipe.wake_below(handed - flush.upto)
+        return False
 
-    def _all_waiting(self) -> Iterator[EgressStream]:
-        yield from self._waiting
-        yield from self._unopened
-
-    def _press(self, pressed: bool) -> None:
-        self.pressed = pressed
-        if self.on_pressure is not None:
-            self.on_pressure()
+    def _review(self) -> None:
+        """Much waits, or no longer; each holds until it is half of what it was."""
+        waiting, config = self.queued_bytes, self._config
+        pressed = waiting > config.pressure_bytes // (1 + self.pressed)
+        crowded = waiting > config.queue_bytes // (2 + 2 * self.crowded)
+        if (pressed, crowded) != (self.pressed, self.crowded):
+            self.pressed, self.crowded = pressed, crowded
+            if self.on_pressure is not None:
+                self.on_pressure()
 
     def _hand_over(self, stream: EgressStream, data: BytesLike, *, fin: bool) -> bool:
         """Give bytes to QUIC; False if it has no room for them now."""
@@ -350,6 +356,7 @@ class Egress:
             alive = False
         if alive:
             self.counters.stream_bytes += len(data)
+            stream.handed_bytes += len(data)
         if fin or not alive:
             self._discard(stream)
         return True
@@ -357,10 +364,10 @@ class Egress:
     def _open_on_connection(self, stream: EgressStream) -> int:
         stream_id = self._pipe.open_stream(unidirectional=True)
         if stream.chunks:
-            self._unopened.lanes[stream.rank].remove(stream)
-            self._unopened.tidy(stream.rank)
-            self._waiting.lane(stream.rank).append(stream)
+            self._waiting.remove(stream)
         stream.stream_id = stream_id
+        if stream.chunks:
+            self._waiting.add(stream)
         self._open[stream_id] = stream
         self.counters.streams += 1
         return stream_id
@@ -369,50 +376,35 @@ class Egress:
         """Give QUIC what is most urgent until it has enough."""
         now = self._clock()
         while self._pipe.buffered_bytes < self._config.quic_queue_bytes:
-            queue = self._most_urgent()
-            if not queue:
+            stream = self._waiting.next(opened_only=self._limited)
+            if stream is None:
                 break
-            lane = queue.lanes[queue.ranks[0]]
-            stream = lane[0]
+            was_open = stream.stream_id is not None
             if stream.chunks[0][0] <= now:
                 self._drop_expired(stream)
-            elif self._take_turn(stream):
-                if stream.chunks and queue is self._waiting:
-                    lane.rotate(-1)
-            elif queue is self._waiting:
+            elif (sent := self._take_turn(stream)) is not None:
+                self._waiting.sent(stream, sent)
+            elif was_open:
                 break
-        if self._waits:
+        if self._waiting:
             self._pipe.wake_below(self._config.quic_queue_bytes // 2)
 
-    def _most_urgent(self) -> _Ranked[EgressStream]:
-        """The queue that is next; where no stream can be opened, that of the open ones."""
-        waiting, unopened = self._waiting, self._unopened
-        if self._limited or not unopened.ranks:
-            return waiting
-        if not waiting.ranks:
-            return unopened
-        if waiting.ranks[0] == unopened.ranks[0]:
-            self._opening = not self._opening
-            return unopened if self._opening else waiting
-        return waiting if waiting.ranks[0] < unopened.ranks[0] else unopened
-
-    def _take_turn(self, stream: EgressStream) -> bool:
-        """Hand over up to a turn's bytes of a stream; False if it could not even begin."""
+    def _take_turn(self, stream: EgressStream) -> int | None:
+        """Hand over up to a turn's bytes of a stream: how many; None if it could not even begin."""
         left = TURN_BYTES
         while left > 0 and stream.chunks:
             data = stream.chunks[0][1]
             last = stream.fin and len(stream.chunks) == 1
             if not self._hand_over(stream, data, fin=last):
-                return left < TURN_BYTES
+                return TURN_BYTES - left if left < TURN_BYTES else None
             left -= len(data) or 1
             if stream.chunks:  # it has not ended with these bytes
                 stream.chunks.popleft()
                 stream.queued_bytes -= len(data)
                 self.queued_bytes -= len(data)
                 if not stream.chunks:
-                    self._waiting.lanes[stream.rank].remove(stream)
-                    self._waiting.tidy(stream.rank)
-        return True
+                    self._waiting.remove(stream)
+        return TURN_BYTES - left
 
     def _pump_datagrams(self) -> None:
         now = self._clock()
@@ -438,13 +430,13 @@ class Egress:
         if self.queued_bytes + size <= bound:
             return True
         self.tick(self._clock())
-        waiting = [stream for stream in self._all_waiting() if not stream.essential]
+        waiting = [stream for stream in self._waiting if not stream.essential]
         if len(waiting) > MANY_STREAMS:
             bound = bound * 3 // 4
         if not writer.essential and not writer.chunks:
             waiting.append(writer)
         waiting.sort(key=lambda stream: stream.number)
-        waiting.sort(key=_class, reverse=True)
+        waiting.sort(key=lambda stream: class_of(stream.rank), reverse=True)
         for victim in waiting:
             if self.queued_bytes + size <= bound or writer.over:
                 break
@@ -468,14 +460,7 @@ class Egress:
         if stream.stream_id is not None:
             self._open.pop(stream.stream_id, None)
         if stream.chunks:
-            queue = self._queue_of(stream)
-            queue.lanes[stream.rank].remove(stream)
-            queue.tidy(stream.rank)
+            self._waiting.remove(stream)
             self.queued_bytes -= stream.queued_bytes
             stream.queued_bytes = 0
             stream.chunks.clear()
-
-
-def _class(stream: EgressStream) -> Rank:
-    rank = stream.rank
-    return rank[:CLASS_PARTS] if isinstance(rank, tuple) else rank

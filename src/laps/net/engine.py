@@ -16,8 +16,10 @@ in this file, `events.py` and `handshake.py`. What is mended, each with a test o
 - the code of an application's close is not told apart from a transport error: `_deliver_rare`
 - no common ALPN is reported as a handshake failure, not as what it is: `_receive_crypto`
 - hostile handshake bytes make TLS raise, and even panic, in the caller: `_receive_crypto`
-- a client that pads behind its first packet (aioquic) fails the handshake: `_poll_in_handshake`
+- padding after a client's first packet (picoquic, aioquic) is not counted, so that the answer is
+  too short for a client to take (RFC 9000 sections 8.1, 14.1): `handshake.AddressLimit`, `transmit`
 - a stream that ends while its repetition waits breaks the connection: `events.Events`
+- a stream that is repeated after 1,024 others have ended comes twice: `events.Events`
 - the face spends a third of the sending time in wrappers and log hooks: `transmit`, `receive`
 
 The order in which to pump it: `receive` or `handle_timer`, then `transmit` until it returns
@@ -42,8 +44,9 @@ from laps.errors import (
     SendBufferFull,
     StreamLimitReached,
 )
+from laps.names import visible
 from laps.net.events import Event, Events
-from laps.net.handshake import Address, Face
+from laps.net.handshake import Address, AddressLimit, Face
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,6 +154,7 @@ class Engine:
             retry_source_cid,
             nameless_client=client_cid == b"",
         )
+        self._limit = None if self._face.address_proved else AddressLimit()
         self._completed = completed
         self._core: QuicConnectionCore | None = None  # the face's, once the handshake is over
         self._alpn_offered = bool(configuration.alpn_protocols)
@@ -203,7 +207,7 @@ class Engine:
         try:
             if core is None:
                 for data in datagrams:
-                    self._face.receive_datagram(data, addr, now)
+                    self._receive_in_handshake(data, addr, now)
                 return
             report = core.receive_many_datagrams(datagrams, addr, now)
             self._events.received(core, report[5])
@@ -217,19 +221,19 @@ class Engine:
         if core is None or self.terminated:
             return None
         self._datagram_budget = None
-        poll = core.poll_transmit if self._core is not None else self._poll_in_handshake
+        poll = core.poll_transmit
         try:
-            packet = self._held or poll(now)
-            self._held = None
-            if packet is None:
-                self._events.sent(core, 0, all_sent=True)
+            packet = self._next_held() or poll(now)
+            if packet is None or not self._may_send(packet):
+                self._held = packet
+                self._events.sent(core, 0, all_sent=packet is None)
                 return None
             datagrams, addr = [packet[0]], packet[1]
             for _ in range(most - 1):
                 if (packet := poll(now)) is None:
                     break
-                if packet[1] != addr:
-                    self._held = packet  # a path being validated
+                if packet[1] != addr or not self._may_send(packet):
+                    self._held = packet  # a path being validated, or the address's limit
                     break
                 datagrams.append(packet[0])
             self.sent_packets += len(datagrams)
@@ -239,26 +243,37 @@ class Engine:
             return None
         return datagrams, addr
 
-    def _poll_in_handshake(self, now: float) -> tuple[bytes, Address] | None:
-        """The next packet; None also where qh3 fails for want of room to answer.
+    def _receive_in_handshake(self, data: bytes, addr: Address, now: float) -> None:
+        if self._limit is not None:
+            self._limit.received(addr, len(data))
+        self._face.receive_datagram(data, addr, now)
+        if self._face.address_proved:
+            self._limit = None
 
-        A server may send three times what it received from an address it has no proof of. qh3
-        does not count padding behind the packet (aioquic's), and raises when less than a packet
-        is left of that. What the client sends next makes room.
-        """
-        core = self._face.core
-        try:
-            return None if core is None else core.poll_transmit(now)
-        except RuntimeError as error:
-            if "capacity exhausted" not in str(error):
-                raise
-            return None
+    def _next_held(self) -> tuple[bytes, Address] | None:
+        """A packet that could not be sent before, unless there is a better use for the room."""
+        held, self._held = self._held, None
+        # What tells the client that it is over may be small enough to be sent all the same.
+        return None if self._limit is not None and self.close_state is not None else held
+
+    def _may_send(self, packet: tuple[bytes, Address]) -> bool:
+        return self._limit is None or self._limit.take(packet[1], len(packet[0]))
 
     def timer(self) -> float | None:
         """When `handle_timer` wants to be called."""
         core = self._core or self._face.core
-        timer = None if core is None or self.terminated else core.get_timer()
+        if core is None or self.terminated or self._waits_for_room():
+            return None
+        timer = core.get_timer()
         return None if timer is None else timer[1]
+
+    def _waits_for_room(self) -> bool:
+        """Whether a packet waits until more bytes come from an address without proof.
+
+        Probing then is of no use, and each probe would double the time to the next one. What comes
+        makes room, and a timer that fell due in between is served at once (RFC 9002, 6.2.2.1).
+        """
+        return self._limit is not None and self._held is not None and self.close_state is None
 
     def handle_timer(self, now: float) -> None:
         """Do what has fallen due: acknowledgements, probes, the idle timeout."""
@@ -452,6 +467,15 @@ class Engine:
                 core.close(code, None if application else int(QuicFrameType.PADDING), text)
         self._ended(ConnectionClosed(code, reason, application=application, by_peer=False))
 
+    def release(self) -> None:
+        """Let go of what QUIC and TLS hold, once nothing is sent or received any more.
+
+        Sessions and their connections refer to each other, and stay until Python's collector looks
+        at them, which may be long after: the large part need not wait for that.
+        """
+        self._core = self.receiver = self._held = None
+        self._face.release()
+
     def _fail(self, doing: str, error: BaseException) -> None:
         """The core failed, which its users never see: this connection ends, and no other.
 
@@ -484,9 +508,9 @@ class Engine:
     def _living_core(self) -> QuicConnectionCore:
         core = self._core
         if core is None or self.close_state is not None:
-            raise self.close_state or ConnectionClosed(
-                0, "not connected yet", by_peer=False, application=False
-            )
+            if self.close_state is not None:
+                raise self.close_state.again()
+            raise ConnectionClosed(0, "not connected yet", by_peer=False, application=False)
         return core
 
     # -- events of the core ----------------------------------------------------------------------
@@ -550,13 +574,13 @@ class Engine:
                 self.retired_cids.append(event[1])
             case "peer_closed":
                 _, application, code, _, reason = event
-                text = reason.decode("utf-8", "replace")
+                text = visible(reason.decode("utf-8", "replace"))
                 self._ended(ConnectionClosed(code, text, application=application, by_peer=True))
             case "protocol_error":
                 self._ended(ConnectionClosed(event[1], event[3], application=False, by_peer=False))
             case "connection_terminated":
                 self.terminated = True
-                text = event[3].decode("utf-8", "replace")
+                text = visible(event[3].decode("utf-8", "replace"))
                 self._ended(ConnectionClosed(event[1], text, application=False, by_peer=False))
 
     def _receive_crypto(self, event: tuple[Any, ...]) -> None:

@@ -9,12 +9,18 @@ end its stream. The core forgets a stream when it is asked for the event that sa
 then comes to the frame, it fails for good with "reserved stream is missing". So what comes while
 frames may wait is not asked for until as many packets have left. A probe, sent where nothing was
 acknowledged for long, prepares a frame of each stream that has something to send.
+
+And a core remembers the last 1,024 streams that ended. When the acknowledgement of one is lost and
+it is repeated after so many others, the core takes it for a new one: all of it would come twice. So
+what has ended is remembered here, in ranges.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
+
+from laps.ranges import Numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +53,12 @@ class Events:
         self.late: Event | None = None
         "An event that comes behind the streams gathered."
         self._at_once = at_once
+        self.repeated_streams = 0
+        "Streams that came once more after their end, and were passed over."
+        self._reading: set[int] = set()
+        "Streams that have begun and not ended."
+        self._over = Numbers(), Numbers(), Numbers(), Numbers()
+        "Streams that have ended, by the four kinds of ids: as many ranges as others are open."
         self._streams: dict[int, list[bytes]] = {}
         self._ended: set[int] = set()
         self._frames_wait = False
@@ -95,11 +107,12 @@ class Events:
 
     # -- taking ------------------------------------------------------------------------------------
 
-    def gather(self, core: QuicConnectionCore) -> bool:
+    def gather(self, core: QuicConnectionCore) -> bool:  # noqa: C901 - every chunk comes by here
         """Put together what came, up to an event that has to wait for it; False if nothing did."""
         if self._streams or self.late is not None:
             return True
         next_event, streams, size, taken = core.next_event, self._streams, 0, 0
+        reading, over = self._reading, self._over
         most = self._safe - self._taken if self._held else -1
         while size < GATHER_BYTES and taken != most:
             event = next_event()
@@ -110,20 +123,38 @@ class Events:
             kind = event[0]
             if kind == "stream_data":
                 _, stream_id, data, fin = event
+                if fin:
+                    if not over[stream_id & 3].add(stream_id >> 2):
+                        self.repeated_streams += 1
+                        continue
+                    reading.discard(stream_id)
+                    self._ended.add(stream_id)
+                elif stream_id not in reading:
+                    if stream_id >> 2 in over[stream_id & 3]:
+                        continue
+                    reading.add(stream_id)
                 if (chunks := streams.get(stream_id)) is None:
                     streams[stream_id] = [data]
                 else:
                     chunks.append(data)
-                if fin:
-                    self._ended.add(stream_id)
                 size += len(data)
             elif kind in ORDERED:
+                if kind == "stream_reset" and self._is_repeated(event[1]):
+                    continue
                 self.late = event
                 break
             elif kind != "stream_finished":
                 self._at_once(event)
         self._taken += taken
         return bool(streams) or self.late is not None
+
+    def _is_repeated(self, stream_id: int) -> bool:
+        """A stream ends: whether it had ended before."""
+        if not self._over[stream_id & 3].add(stream_id >> 2):
+            self.repeated_streams += 1
+            return True
+        self._reading.discard(stream_id)
+        return False
 
     def next_stream(self) -> tuple[int, bytes, bool] | None:
         """What came of a stream, and whether it ends with it; those that came first go first."""

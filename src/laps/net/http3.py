@@ -395,11 +395,13 @@ def join_values(headers: tuple[tuple[str, str], ...], name: str) -> str:
     return ", ".join(value for key, value in headers if key == name)
 
 
-# -- lists of strings (RFC 8941), as WebTransport names protocols ----------------------------------
+# -- lists of strings and tokens (RFC 8941), as WebTransport names protocols -----------------------
 
 _STRING: Final = r'"((?:[ !#-\[\]-~]|\\["\\])*)"'
 _PARAMETER: Final = r' *; *[a-z*][a-z0-9_.*-]*(?:=(?:"(?:[^"\\]|\\.)*"|[^ ,;"]+))?'
-_ITEM: Final = re.compile(rf"[ \t]*{_STRING}(?:{_PARAMETER})*[ \t]*(?:,|$)")
+_BARE: Final = r"([A-Za-z*][A-Za-z0-9!#$%&'*+.^_`|~:/-]*)"
+_STRING_ITEM: Final = re.compile(rf"[ \t]*{_STRING}(?:{_PARAMETER})*[ \t]*(?:,|$)")
+_TOKEN_ITEM: Final = re.compile(rf"[ \t]*{_BARE}(?:{_PARAMETER})*[ \t]*(?:,|$)")
 
 
 def encode_strings(strings: Iterable[str]) -> bytes:
@@ -410,11 +412,20 @@ def encode_strings(strings: Iterable[str]) -> bytes:
 
 def decode_strings(text: str) -> tuple[str, ...]:
     """The strings of a list, without their parameters; none if it is no list of strings."""
-    strings: list[str] = []
+    return tuple(re.sub(r"\\(.)", r"\1", item) for item in _items(_STRING_ITEM, text))
+
+
+def decode_tokens(text: str) -> tuple[str, ...]:
+    """The tokens of a list, without their parameters; none if it is no list of tokens."""
+    return tuple(_items(_TOKEN_ITEM, text))
+
+
+def _items(pattern: re.Pattern[str], text: str) -> list[str]:
+    items: list[str] = []
     offset = 0
     while offset < len(text):
-        if (item := _ITEM.match(text, offset)) is None:
-            return ()
-        strings.append(re.sub(r"\\(.)", r"\1", item[1]))
+        if (item := pattern.match(text, offset)) is None:
+            return []
+        items.append(item[1])
         offset = item.end()
-    return tuple(strings)
+    return items

@@ -28,6 +28,10 @@ PROBE_S: Final = 1.0
 # Control goes ahead of all data, whose ranks are 0 to 255.
 CONTROL_RANK: Final = -1
 
+# So little of control waits beyond what QUIC has been given that data gets a share of each of its
+# turns, also while a peer is told of a million subscribes.
+CONTROL_BYTES: Final = 16 * 1024
+
 # The document names no code for a stream that was dropped; 0 says no error of the peer's.
 DROPPED: Final = 0
 
@@ -41,6 +45,9 @@ class LinkEvents:
     reset: Callable[[QuicLink, int, int], None]
     closed: Callable[[QuicLink, ConnectionClosed], None]
     tick: Callable[[QuicLink], None]
+    stopped: Callable[[QuicLink, int], None]
+    writable: Callable[[QuicLink], None]
+    "There is room for control messages again; also where there was some before."
 
 
 class QuicLink:
@@ -83,6 +90,11 @@ class QuicLink:
         return self.egress.pressed
 
     @property
+    def crowded(self) -> bool:
+        """Whether something may soon have to be dropped."""
+        return self.egress.crowded
+
+    @property
     def sent_bytes(self) -> int:
         """How much has been sent on it so far."""
         return self.egress.counters.stream_bytes
@@ -90,6 +102,11 @@ class QuicLink:
     def open_control(self) -> int:
         """Open a bidirectional stream."""
         return self.connection.open_stream(unidirectional=False)
+
+    @property
+    def control_room(self) -> int:
+        """How many bytes of control messages had best be written now."""
+        return CONTROL_BYTES - (0 if self._control is None else self._control.queued_bytes)
 
     def send_control(self, stream_id: int, data: bytes) -> None:
         """Write a control message; a peer that reads none of them is given up."""
@@ -154,10 +171,12 @@ class QuicLink:
     def stop_sending(self, stream_id: int, code: int) -> None:
         """As `Receiver`."""
         self.egress.stopped(stream_id)
+        self._events.stopped(self, stream_id)
 
     def writable(self) -> None:
         """As `Receiver`."""
         self.egress.writable()
+        self._events.writable(self)
 
     def closed(self, close: ConnectionClosed) -> None:
         """As `Receiver`."""

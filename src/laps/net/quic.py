@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 from qh3._hazmat import pull_quic_header
 from qh3.quic.configuration import QuicConfiguration
 from qh3.quic.packet import (
+    QuicErrorCode,
     QuicPacketType,
     QuicProtocolVersion,
     encode_quic_retry,
@@ -38,6 +39,7 @@ from laps.net.engine import (
     Engine,
     Receiver,
 )
+from laps.net.handshake import encode_refusal
 from laps.net.impairment import ImpairedSocket
 from laps.net.retry import RetryTokens
 
@@ -69,6 +71,12 @@ TICK_S: Final = 1.0
 
 # How long `Endpoint.close` waits for the peers to have heard of it.
 GOODBYE_S: Final = 0.5
+
+# A relay that is there answers within this time, unless it is far away or starting. Then the port
+# is probed, and this many refusals in a row, of the machine at the other end, are believed.
+PROBE_AFTER_S: Final = 0.25
+PROBE_EVERY_S: Final = 0.2
+REFUSALS: Final = 3
 
 _V1: Final = int(QuicProtocolVersion.VERSION_1)
 
@@ -215,20 +223,36 @@ class Endpoint:
         self._adopt(connection, engine.cid)
         self.serve_soon(connection)
         over = asyncio.ensure_future(connection.wait_closed())
+        refused = asyncio.ensure_future(self._refused(engine, addr))
         try:
             await asyncio.wait(
-                (completed, over),
+                (completed, over, refused),
                 timeout=self._config.handshake_timeout_s,
                 return_when=asyncio.FIRST_COMPLETED,
             )
             if completed.done():
                 return completed.result()
+            if refused.done() and not over.done():
+                raise HandshakeFailed(f"nobody listens at {host}:{port}: does a relay run there?")
             raise HandshakeFailed(self._explain(host, port, connection.close_state))
         finally:
             over.cancel()
+            refused.cancel()
             if not completed.done():
                 engine.close(0, "dialling was given up", application=False)
                 self._forget(connection)
+
+    async def _refused(self, engine: Engine, addr: Address) -> None:
+        """Wait until it is certain that nobody listens where we dial; a relay may be starting."""
+        await asyncio.sleep(PROBE_AFTER_S)
+        refusals = 0
+        with udp.Probe(addr) as probe:
+            while refusals < REFUSALS:
+                if engine.authenticated:
+                    await self.loop.create_future()  # somebody does
+                probe.send()
+                await asyncio.sleep(PROBE_EVERY_S)
+                refusals += probe.refused()
 
     def _explain(self, host: str, port: int, close: ConnectionClosed | None) -> str:
         where = f"{host}:{port}"
@@ -239,6 +263,11 @@ class Endpoint:
             )
         if close.code == NO_APPLICATION_PROTOCOL and not close.application:
             return f"{where} does not speak the protocol asked for: is it the right port?"
+        if close.code == QuicErrorCode.CONNECTION_REFUSED and not close.application:
+            return (
+                f"the relay at {where} is full: it takes no more connections now "
+                "(quic.connection_limit there); try another one, or later"
+            )
         return f"no connection to {where}: {close}"
 
     async def close(self, code: int, reason: str) -> None:
@@ -366,6 +395,9 @@ class Endpoint:
             return
         if len(self._connections) >= config.connection_limit:
             counters.refused_for_connections += 1
+            code, reason = QuicErrorCode.CONNECTION_REFUSED, "there are as many as are taken"
+            refusal = encode_refusal(destination_cid, source_cid, int(code), reason)
+            self._udp.send([refusal], addr)
             return
         self._begin(data, addr, now, (original_cid, destination_cid, source_cid), retry_cid)
 
@@ -554,6 +586,7 @@ class Endpoint:
         if (timer := self._timers.pop(connection, None)) is not None:
             timer[1].cancel()
         connection.ended()
+        connection.engine.release()
         if not self._connections:
             self._empty.set()
 

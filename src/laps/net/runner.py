@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, Final
 
 from laps.edge.edge import Edge
 from laps.edge.settings import EdgeSettings, QuicrSettings
-from laps.errors import CloseCode, ConnectNotReceived, LapsError
+from laps.errors import CloseCode, ConnectNotReceived, ConnectResponseNotReceived, LapsError
 from laps.infobase.nodes import SessionId
 from laps.net import tls
 from laps.net.clients import Clients, alpns
 from laps.net.closes import Closes
+from laps.net.diallers import Diallers, address_towards
 from laps.net.discovery import Announcement, Announcer
 from laps.net.gauge import Gauge
 from laps.net.link import EXTENDED_ALPN, PEERING_ALPN, LinkEvents, QuicLink
@@ -39,7 +40,7 @@ from laps.relay.extensions import PeerLeaving
 from laps.relay.peers import PeerArrived
 from laps.relay.relay import Relay
 from laps.relay.roles import RULES, Role
-from laps.relay.settings import ExtensionSettings, RelaySettings
+from laps.relay.settings import ExtensionSettings, PeerLimits, RelaySettings
 from laps.routing.plan import NO_PLAN
 from laps.sessions.moqt import MoqtLimits
 from laps.tracks.cache import CacheLimits
@@ -73,6 +74,9 @@ REDIAL_MOST_S: Final = 15.0
 # How often a relay takes its own measure; what it says of it is rarer still.
 MEASURE_S: Final = 2.0
 
+# What has happened is told to the Edge in turns of so much: a node may go with all that it offered.
+MOST_EVENTS: Final = 200
+
 # A self-signed certificate is replaced this long before it expires, so that whoever learned the
 # new fingerprint from a page just loaded can use it for a while.
 RENEW_BEFORE: Final = timedelta(days=2)
@@ -91,7 +95,15 @@ class Runner:
         self._links: dict[SessionId, QuicLink] = {}
         self._alone = asyncio.Event()
         self._alone.set()
-        self._events = LinkEvents(self._data, self._datagram, self._reset, self._closed, self._srtt)
+        self._events = LinkEvents(
+            self._data,
+            self._datagram,
+            self._reset,
+            self._closed,
+            self._srtt,
+            self._stopped,
+            self._writable,
+        )
         role = Role(config.node.type)
         self._peering: Endpoint | None = None
         self.peer_address: Address | None = None
@@ -108,10 +120,14 @@ class Runner:
                 node_advertise_s=config.relay.node_advertise_s,
                 unsubscribe_s=config.relay.unsubscribe_s,
                 reflect=config.relay.reflect,
+                hold_s=config.relay.hold_s,
+                hold_bytes=config.relay.hold_bytes,
                 extensions=ExtensionSettings(grace_s=config.relay.drain_s),
                 cache=CacheLimits(config.cache.bytes, config.cache.track_bytes, config.cache.age_s),
+                limits=_peer_limits(config),
             ),
-            epoch=int(time.time()),
+            # The relay adds its own time, which counts from when the machine began.
+            epoch=int(time.time() - time.monotonic()),
         )
         self.edge = Edge(self.relay, _edge_settings(config))
         self._client_endpoint: Endpoint | None = None
@@ -127,12 +143,17 @@ class Runner:
         self._stopping = False
         self._gauge = Gauge(config.node, self._told_address())
         self._measuring = self._loop.call_later(MEASURE_S, self._measure)
-        self._diallers: dict[int, Endpoint] = {}
+        self._diallers = Diallers(config)
         self._reporter: Reporter | None = None
         if self.relay.rules.carries_data:
             senses = Senses(self.relay, self._links, self.endpoints, self.clients)
             self._reporter = Reporter(self.relay, self.edge, senses, config, self._arm)
         self._note("started", config.node.type)
+        if role is Role.VIA and not (config.relay.reflect or config.peering.control):
+            log.warning(
+                "this via keeps no subscribes: relays that join it later hear nothing of earlier "
+                "ones; set relay.reflect, or name control servers in peering.control"
+            )
         self._kept: dict[tuple[Address, PeerMode, int], asyncio.Task[None]] = {}
         self._keep_peers()
         self._renewal: asyncio.Task[None] | None = None
@@ -192,7 +213,7 @@ class Runner:
     def follow_plan(self, plan: Plan) -> None:
         """Lay a plan over the relay's selection; without any ways it is the end of the last."""
         before, news = self.relay.router.plan, plan != self.relay.router.plan
-        self.relay.follow_plan(plan)
+        self.relay.follow_plan(plan, time.monotonic())
         if news and plan == NO_PLAN:
             self._note_plan("plan_expired", before)
         elif news:
@@ -221,13 +242,14 @@ class Runner:
                 log.warning("[%s] has changed: restart the relay for it to count", section)
         if config.peering.listen != self.config.peering.listen:
             log.warning("peering.listen has changed: restart the relay for it to count")
+        if _peer_limits(config) != _peer_limits(self.config):
+            log.warning("peering.most_... has changed: restart the relay for it to count")
         if config.tls.certificate is not None and config.tls.key is not None:
             self.identity = tls.load(config.tls.certificate, config.tls.key)
             self._show()
         self.config = config
         self._keep_peers()
-        for endpoint in self._diallers.values():
-            endpoint.impair(config.impairment.peers)
+        self._diallers.configure(config)
         self._note("reloaded")
         if self._reporter is not None:
             self._reporter.configure(config.telemetry)
@@ -269,7 +291,7 @@ class Runner:
         self._alone.clear()
         if not dialled:
             self.relay.link_opened(link, time.monotonic())
-            self._loop.call_later(self.config.quic.handshake_timeout_s, self._introduced, link)
+        self._loop.call_later(self.config.quic.handshake_timeout_s, self._introduced, link)
         return link
 
     def _data(self, link: QuicLink, stream_id: int, data: bytes, fin: bool) -> None:
@@ -287,6 +309,11 @@ class Runner:
         if self.edge.is_due:
             self._arm()
 
+    def _stopped(self, link: QuicLink, stream_id: int) -> None:
+        if not stream_id & 2:
+            self.relay.link_stopped(link, stream_id, time.monotonic())
+            self._arm()
+
     def _closed(self, link: QuicLink, close: ConnectionClosed) -> None:
         refused = not close.by_peer and close.reason.startswith("refused")
         log.log(logging.WARNING if refused else logging.INFO, "peer at %s: %s", link, close)
@@ -298,6 +325,8 @@ class Runner:
             node_id = self.relay.links.node_of(link.id)
             who = "" if node_id is None else format_node_id(node_id)
             self.closes.add("peer", who, str(link), close)
+            if close.by_peer and close.code == CloseCode.GOAWAY:
+                self.relay.journal.note(time.monotonic(), "peer_leaving", who, reason=close.reason)
             self.relay.link_closed(link, time.monotonic(), str(close))
             self._arm()
         if not self._links:
@@ -312,15 +341,23 @@ class Runner:
         self.relay.link_srtt(link, time.monotonic())
         self._arm()
 
+    def _writable(self, link: QuicLink) -> None:
+        self.relay.link_writable(link, time.monotonic())
+
     def _introduced(self, link: QuicLink) -> None:
-        if link.connection.established and self.relay.links.node_of(link.id) is None:
-            link.close(ConnectNotReceived.code, "nothing was said in time")
+        if not link.connection.established or self.relay.links.node_of(link.id) is not None:
+            return
+        if link.dialled:
+            code, what = ConnectResponseNotReceived.code, "CONNECT was not answered in time"
+        else:
+            code, what = ConnectNotReceived.code, "nothing was said in time"
+        link.close(code, what)
 
     # -- time --------------------------------------------------------------------------------------
 
     def _arm(self) -> None:
         self.edge.perform(time.monotonic())
-        while self.relay.events:
+        for _ in range(min(len(self.relay.events), MOST_EVENTS)):
             event = self.relay.events.popleft()
             if isinstance(event, PeerArrived):
                 log.info("peer at %s: %s", self._links.get(event.link_id, "?"), event)
@@ -331,7 +368,7 @@ class Runner:
             else:
                 self.edge.observe(event, time.monotonic())
                 self.edge.perform(time.monotonic())
-        due = (self.relay.deadline(), self.edge.deadline())
+        due = (self.relay.deadline(), self.edge.deadline(), 0.0 if self.relay.events else None)
         deadline = min((at for at in due if at is not None), default=None)
         if self._alarm is not None:
             self._alarm.cancel()
@@ -366,12 +403,34 @@ class Runner:
 
     def _node_info(self, role: Role) -> NodeInfo:
         node = self.config.node
-        where = str(self.peer_address or "behind its Edge")
+        where = "" if self.peer_address is None else str(self.peer_address)
         node_id = node.id
         if node_id is None:
-            node_id = node_id_of_place(socket.gethostname(), where)
-        contact = node.contact or ("" if self.peer_address is None else where)
-        return NodeInfo(node_id, RULES[role].node_type, contact, node.longitude, node.latitude, ())
+            node_id = node_id_of_place(socket.gethostname(), where or self._stub_place())
+        node_type, contact = RULES[role].node_type, self._contact()
+        return NodeInfo(node_id, node_type, contact, node.longitude, node.latitude, ())
+
+    def _contact(self) -> str:
+        """Where others may dial us, as they are told; nobody can dial 0.0.0.0."""
+        told, peering = self.config.node.contact, self.config.peering
+        if told or self.peer_address is None:
+            return told
+        if self.peer_address.is_dialable:
+            return str(self.peer_address)
+        dialled = (*peering.peers, *peering.control, *peering.data)
+        host = address_towards(dialled, ipv6=":" in self.peer_address.host)
+        if host is None:
+            log.warning("no other relay can be told where to dial this one: set node.contact")
+            return ""
+        return str(Address(host, self.peer_address.port))
+
+    def _stub_place(self) -> str:
+        """What sets a Stub apart from others on its host: where its clients connect.
+
+        With any free port it is a number of its own each time; nobody but its Edge knows of it.
+        """
+        listen = self.config.clients.listen
+        return f"clients at {listen}" if listen.port else f"number {random.getrandbits(64)}"
 
     def _told_address(self) -> Address | None:
         """Where clients connect, as others are told."""
@@ -440,8 +499,8 @@ class Runner:
             while True:
                 opened = time.monotonic()
                 try:
-                    link = await self._dial(peer)
-                    self.relay.link_opened(link, opened, mode, DataDirection.BIDIRECTIONAL)
+                    link = await self._dial(peer, number)
+                    self.relay.link_opened(link, opened, mode, self._direction())
                 except LapsError as error:
                     log.warning("%s", error)
                 else:
@@ -455,22 +514,19 @@ class Runner:
             if link is not None and not self._stopping:
                 link.close(CloseCode.GRACEFUL, "no longer a peer")
 
-    async def _dial(self, peer: Address) -> QuicLink:
-        family = socket.AF_INET6 if ":" in peer.host else socket.AF_INET
-        if family not in self._diallers:
-            anywhere = "::" if family == socket.AF_INET6 else "0.0.0.0"  # noqa: S104 - to dial from
-            self._diallers[family] = Endpoint.dialler(anywhere, self.config.quic)
-            self._diallers[family].impair(self.config.impairment.peers)
+    def _direction(self) -> DataDirection:
+        one_way = self.config.peering.direction == "out"
+        return DataDirection.UNIDIRECTIONAL if one_way else DataDirection.BIDIRECTIONAL
+
+    async def _dial(self, peer: Address, number: int) -> QuicLink:
         made: list[QuicLink] = []
 
         def accept(connection: Connection) -> QuicLink:
             made.append(self._accept(connection, dialled=True))
-            return made[0]
+            return made[-1]
 
-        await self._diallers[family].connect(
-            peer.host, peer.port, PEERING_ALPNS, trust_of(peer), accept
-        )
-        return made[0]
+        await self._diallers.connect(peer, number, PEERING_ALPNS, accept)
+        return made[-1]
 
     # -- looking in --------------------------------------------------------------------------------
 
@@ -487,26 +543,34 @@ class Runner:
     def endpoints(self) -> list[Endpoint]:
         """The sockets, for clients, for peers that dial us, and for those that we dial."""
         listening = [e for e in (self._client_endpoint, self._peering) if e is not None]
-        return [*listening, *self._diallers.values()]
+        return [*listening, *self._diallers.endpoints]
 
 
 def _edge_settings(config: Config) -> EdgeSettings:
     clients = config.clients
     return EdgeSettings(
-        session=MoqtLimits(requests=clients.requests),
+        session=MoqtLimits(requests=clients.requests, strict=clients.strict),
         quicr=QuicrSettings(
             subscription_s=config.quicr.subscription_s,
             streams=clients.requests,
             datagrams=config.quicr.datagrams,
         ),
+        most_tracks=clients.most_tracks,
+        join=clients.join,
         subscribe_wait_s=clients.subscribe_wait_s,
         grace_s=clients.drain_s,
     )
 
 
-def trust_of(peer: Address) -> tls.Trust:
-    """Anyone on this machine, and elsewhere whom the system trusts."""
-    return tls.Trust(anyone=peer.is_loopback)
+def _peer_limits(config: Config) -> PeerLimits:
+    peering = config.peering
+    return PeerLimits(
+        nodes=peering.most_nodes,
+        subscribes=peering.most_subscribes,
+        namespaces=peering.most_namespaces,
+        announces=peering.most_announces,
+        sets=peering.most_sets,
+    )
 
 
 def node_id_of_place(host: str, where: str) -> NodeId:

@@ -90,6 +90,9 @@ class Transport(Protocol):
     def close(self, code: int, reason: str) -> None:
         """End it with an application's code, telling the peer why."""
 
+    def abort(self, code: int, reason: str) -> None:
+        """End it with the connection that it is on: who dials lost connections again does so."""
+
     async def wait_closed(self) -> ConnectionClosed:
         """Wait for the end, and learn why."""
 

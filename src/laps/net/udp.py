@@ -6,7 +6,8 @@ import errno
 import logging
 import socket
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Self
 
 from qh3._hazmat import UdpSocketState
 
@@ -75,6 +76,38 @@ def explain_bind(host: str, port: int, error: OSError) -> str:
     if isinstance(error, socket.gaierror):
         return f"{where}: the host name is not known: {error.strerror}"
     return f"cannot listen on {where}: {error.strerror}"
+
+
+class Probe:
+    """Finds out that nobody listens at an address.
+
+    The machine there answers with ICMP, which the kernel tells to a socket that is connected to
+    the address. The one that dials many is not, and on one that is polled uvloop takes the error
+    for the end of the socket: so this one is only looked at.
+    """
+
+    def __init__(self, addr: SocketAddress) -> None:
+        self._sock = socket.socket(
+            socket.AF_INET6 if ":" in addr[0] else socket.AF_INET, socket.SOCK_DGRAM
+        )
+        self._sock.setblocking(False)
+        with suppress(OSError):  # no route: then nobody refuses
+            self._sock.connect(addr)
+
+    def send(self) -> None:
+        """Send a byte that is no packet of QUIC: who listens drops it."""
+        with suppress(OSError):
+            self._sock.send(b"\0")
+
+    def refused(self) -> bool:
+        """Whether what was sent last was refused."""
+        return self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNREFUSED
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sock.close()
 
 
 class UdpSocket:

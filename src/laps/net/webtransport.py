@@ -33,6 +33,7 @@ from laps.net.http3 import (
     Request,
     Setting,
     decode_strings,
+    decode_tokens,
     encode_frame,
     encode_strings,
     join_values,
@@ -96,6 +97,8 @@ class ConnectRequest:
     "The site whose page asks; empty if it is no browser."
     protocols: tuple[str, ...]
     "Those the client would speak in the session, in the order of its preference."
+    bare_protocols: tuple[str, ...]
+    "The same of a client that names them without quotes, which is a mistake."
     headers: tuple[tuple[str, str], ...]
 
 
@@ -155,13 +158,14 @@ class WebTransportServer(Http3Connection):
 
     def _decide(self, stream_id: int, request: Request) -> None:
         self._waiting = None
-        offered = decode_strings(request.header("wt-available-protocols"))
+        offered = request.header("wt-available-protocols")
         decision = self._choose(
             ConnectRequest(
                 request.path,
                 request.authority,
                 request.header("origin"),
-                offered,
+                decode_strings(offered),
+                decode_tokens(offered),
                 request.headers,
             )
         )

@@ -106,7 +106,7 @@ class WebTransportSession:
     def write(self, stream_id: int, data: BytesLike, *, fin: bool = False) -> bool:
         """Queue bytes on a stream; False if it is over. SendBufferFull precedes `writable`."""
         if self.close_state is not None:
-            raise self.close_state
+            raise self.close_state.again()
         if stream_id in self._unannounced:
             preamble = self._one_way if stream_id & 2 else self._both_ways
             self._connection.write(stream_id, preamble)
@@ -177,6 +177,12 @@ class WebTransportSession:
         if not told:
             self._connection.close(ErrorCode.NO_ERROR, reason)
 
+    def abort(self, code: int, reason: str) -> None:
+        """End the connection under it: to the page it was lost, and not closed."""
+        if self.close_state is None:
+            self._end(ConnectionClosed(code, reason, by_peer=False, application=True))
+            self._connection.close(ErrorCode.NO_ERROR, reason)
+
     async def wait_closed(self) -> ConnectionClosed:
         """Wait for the end, and learn why."""
         if self.close_state is not None:
@@ -192,7 +198,7 @@ class WebTransportSession:
 
     def _check(self) -> None:
         if self.close_state is not None:
-            raise self.close_state
+            raise self.close_state.again()
 
     def _send_capsule(self, kind: int, value: bytes, *, fin: bool) -> bool:
         # A capsule looks like a frame, and is sent in one.

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from laps.config import EgressConfig
 from laps.errors import ConnectionClosed, SendBufferFull, StreamLimitReached
-from laps.net.egress import TURN_BYTES, Egress
+from laps.net.egress import Egress
+from laps.net.turns import TURN_BYTES
 
 if TYPE_CHECKING:
     from laps.net.engine import BytesLike
@@ -100,7 +101,7 @@ class Bench:
 
     def stall(self) -> None:
         """QUIC is full."""
-        self.pipe.buffered_bytes = 10_000
+        self.pipe.buffered_bytes = 1 << 30
 
     def drain(self) -> None:
         """QUIC sends all it has, again and again, and asks for more."""
@@ -443,3 +444,138 @@ def test_bytes_arrive_in_order_whole_or_reset_and_the_bound_holds(seed: int) -> 
         assert wrote[i].startswith(got.rstrip(b"."))
         if not stream.over:
             assert got == wrote[i]
+
+
+# -- flows of a class take turns -------------------------------------------------------------------
+
+
+def fill(bench: Bench, rank: tuple[int, ...], chunks: int = 40) -> None:
+    stream = bench.egress.open(rank=rank)
+    for _ in range(chunks):
+        stream.write(bytes([rank[2]]) * (TURN_BYTES // 4))
+
+
+def shares(bench: Bench, turns: int) -> dict[int, int]:
+    """How many bytes of each flow are sent, one turn after the other."""
+    found: dict[int, int] = {}
+    before = len(bench.pipe.written)
+    for _ in range(turns):
+        bench.pipe.buffered_bytes = 0
+        bench.egress.writable()
+    for _, data in bench.pipe.written[before:]:
+        found[data[0]] = found.get(data[0], 0) + len(data)
+    return found
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        pytest.param((7, 1_760_000_000), id="groups that count differently"),
+        pytest.param((-5, 5), id="a descending and an ascending one"),
+    ],
+)
+@pytest.mark.parametrize("opened", [True, False])
+def test_subscriptions_share_a_connection_whatever_their_groups_are(
+    places: tuple[int, int], opened: bool
+) -> None:
+    bench = Bench(queue_bytes=1 << 30, quic_queue_bytes=TURN_BYTES)
+    if not opened:
+        bench.stall()
+    for flow, place in enumerate(places):
+        fill(bench, (128, 128, flow, place, 0))
+    bench.stall()
+    sent = shares(bench, 16)
+    assert abs(sent[0] - sent[1]) <= 2 * TURN_BYTES
+
+
+def test_many_small_streams_of_one_flow_do_not_starve_a_large_one() -> None:
+    bench = Bench(queue_bytes=1 << 30, quic_queue_bytes=TURN_BYTES)
+    bench.stall()
+    for group in range(2000):
+        bench.egress.open(rank=(128, 128, 1, group, 0)).finish(b"\x01" * 1000)
+    fill(bench, (128, 128, 2, 0, 0))
+    sent = shares(bench, 20)
+    assert abs(sent[1] - sent[2]) <= 3 * TURN_BYTES
+
+
+def test_within_a_flow_the_smallest_group_goes_first() -> None:
+    bench = Bench(queue_bytes=1 << 30, quic_queue_bytes=TURN_BYTES)
+    bench.stall()
+    for group in (3, 1, 2):
+        bench.egress.open(rank=(128, 128, 1, group, 0)).finish(b"%d" % group)
+    bench.drain()
+    assert bench.pipe.text() == "123"
+
+
+def test_a_more_urgent_class_goes_before_all_flows_of_another() -> None:
+    bench = Bench(queue_bytes=1 << 30, quic_queue_bytes=TURN_BYTES)
+    bench.stall()
+    fill(bench, (128, 128, 1, 0, 0))
+    fill(bench, (128, 7, 2, 99, 0), chunks=8)
+    assert shares(bench, 2) == {2: 2 * TURN_BYTES}
+
+
+def test_a_stream_that_waits_can_become_more_urgent() -> None:
+    bench = Bench()
+    bench.stall()
+    late, early = bench.egress.open(rank=(9, 0, 1, 0, 0)), bench.egress.open(rank=(5, 0, 2, 0, 0))
+    late.finish(b"a")
+    early.finish(b"b")
+    late.move((1, 0, 1, 0, 0))
+    bench.drain()
+    assert bench.pipe.text() == "ab"
+
+
+# -- when something has been sent ------------------------------------------------------------------
+
+
+def test_who_waits_for_its_own_streams_does_not_wait_for_a_busy_connection() -> None:
+    bench = Bench(queue_bytes=1 << 20)
+    bench.stall()
+    mine, busy = bench.egress.open(rank=5), bench.egress.open(rank=5)
+    mine.finish(b"m" * 50)
+    busy.write(b"b" * 50)
+    called: list[str] = []
+    bench.egress.when_flushed(lambda: called.append("mine"), [mine])
+    bench.egress.when_flushed(lambda: called.append("all"))
+    for _ in range(10):  # there is always something to send, and QUIC is never idle
+        busy.write(b"b" * 80)
+        bench.pipe.buffered_bytes = 40
+        bench.egress.writable()
+    assert called == ["mine", "all"]
+    assert bench.egress.queued_bytes
+    bench.egress.when_flushed(lambda: called.append("nothing waits"), [mine])
+    bench.pipe.buffered_bytes = 0
+    bench.egress.writable()
+    assert called[-1] == "nothing waits"
+
+
+def test_a_stream_that_is_dropped_is_not_waited_for() -> None:
+    bench = Bench()
+    bench.stall()
+    stream = bench.egress.open(rank=5)
+    stream.write(b"x" * 50)
+    called: list[str] = []
+    bench.egress.when_flushed(lambda: called.append("done"), [stream])
+    stream.reset(1)
+    assert not called
+    bench.pipe.buffered_bytes = 0
+    bench.egress.writable()
+    assert called == ["done"]
+
+
+def test_a_queue_is_crowded_before_something_is_dropped() -> None:
+    bench = Bench()
+    egress, changes = bench.egress, []
+    egress.on_pressure = lambda: changes.append(egress.crowded)
+    stream = egress.open(0)
+    stream.write(b"x" * 100)  # QUIC has it
+    for _ in range(6):
+        assert stream.write(b"x" * 100)
+    assert changes == [True]
+    assert not egress.counters.overflowed_streams
+    while egress.queued_bytes > 250:
+        assert egress.crowded
+        bench.pipe.buffered_bytes = 0
+        egress.writable()
+    assert changes == [True, False]

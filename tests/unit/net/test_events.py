@@ -12,6 +12,7 @@ from support.engines import CLIENT, SERVER, Pair
 
 if TYPE_CHECKING:
     from laps.net.engine import Engine
+    from support.engines import Recorder
 
 Wire = list[tuple[float, list[bytes]]]
 
@@ -124,3 +125,102 @@ def test_qh3_alone_still_breaks_on_that(monkeypatch: pytest.MonkeyPatch) -> None
     """When this fails, qh3 has mended it, and `Events` need hold nothing back."""
     monkeypatch.setattr(Events, "received", lambda *_: None)
     assert any(late_acknowledgements(seed).close_state is not None for seed in SEEDS)
+
+
+# -- streams that are repeated after many others have ended ----------------------------------------
+
+
+class OneWay:
+    """A pair whose packets to one side can be lost for a while, so that nothing is acknowledged."""
+
+    def __init__(self) -> None:
+        self.pair = Pair()
+        self.client, self.server = self.pair.connect()
+        self.lost_to_server = self.lost_to_client = False
+        deliver = self.pair._deliver
+
+        def lossy(data: bytes, *, to_server: bool) -> None:
+            if not (self.lost_to_server if to_server else self.lost_to_client):
+                deliver(data, to_server=to_server)
+
+        self.pair._deliver = lossy  # type: ignore[method-assign]
+
+    def open_window(self, engine: Engine, saw: Recorder) -> None:
+        """Let so much be in flight at once that nothing has to wait for acknowledgements."""
+        stream = engine.open_stream(unidirectional=True)
+        engine.write(stream, bytes(1_000_000), fin=True)
+        self.pair.run(lambda: stream in saw.finished)
+        self.pair.run(seconds=0.2)
+
+
+MANY = 1500
+
+
+def test_streams_that_are_repeated_after_many_others_come_once() -> None:
+    net = OneWay()
+    pair, client, server = net.pair, net.client, net.server
+    net.open_window(client, pair.server_saw)
+    net.lost_to_client = True
+    streams = [client.open_stream(unidirectional=True) for _ in range(MANY)]
+    for stream in streams:
+        client.write(stream, b"object", fin=True)
+    pair.run(lambda: pair.server_saw.finished >= set(streams))
+    pair.run(seconds=3)  # nobody has heard that they came
+    net.lost_to_client = False
+    pair.run(seconds=5)
+    assert all(pair.server_saw.data[stream] == b"object" for stream in streams)
+    assert server._events.repeated_streams > 0
+    assert server._events._reading == set()
+    assert len(server._events._over[2]) == 1
+
+
+def test_answers_that_are_repeated_after_many_others_come_once() -> None:
+    net = OneWay()
+    pair, client, server = net.pair, net.client, net.server
+    net.open_window(server, pair.client_saw)
+    streams = [client.open_stream(unidirectional=False) for _ in range(MANY)]
+    for stream in streams:
+        client.write(stream, b"question", fin=True)
+    pair.run(lambda: pair.server_saw.finished >= set(streams))
+    pair.run(seconds=0.3)
+    net.lost_to_server = True
+    for stream in streams:
+        server.write(stream, b"answer", fin=True)
+    pair.run(lambda: pair.client_saw.finished >= set(streams))
+    pair.run(seconds=3)
+    net.lost_to_server = False
+    pair.run(seconds=5)
+    assert all(pair.client_saw.data[stream] == b"answer" for stream in streams)
+    assert client._events.repeated_streams > 0
+
+
+def test_resets_that_are_repeated_after_many_others_come_once() -> None:
+    net = OneWay()
+    pair, client = net.pair, net.client
+    streams = [client.open_stream(unidirectional=True) for _ in range(MANY)]
+    for stream in streams:
+        client.write(stream, b"x")
+    pair.run(lambda: pair.server_saw.data.keys() >= set(streams))
+    pair.run(seconds=0.3)
+    net.lost_to_client = True
+    for stream in streams:
+        client.reset_stream(stream, 5)
+    pair.run(seconds=3)
+    net.lost_to_client = False
+    pair.run(seconds=5)
+    assert sorted(pair.server_saw.resets) == [(stream, 5) for stream in streams]
+
+
+def test_streams_that_ended_are_remembered_as_ranges() -> None:
+    net = OneWay()
+    pair, client, server = net.pair, net.client, net.server
+    lasting = [client.open_stream(unidirectional=True) for _ in range(2)]
+    for stream in lasting:
+        client.write(stream, b"x")
+    for _ in range(40):
+        for stream in [client.open_stream(unidirectional=True) for _ in range(50)]:
+            client.write(stream, b"x", fin=True)
+        pair.run(seconds=0.1)
+    assert len(pair.server_saw.finished) == 2000
+    assert len(server._events._over[2]) == 1
+    assert server._events._reading == set(lasting)

@@ -22,6 +22,7 @@ from laps.net.http3 import (
     decode_number,
     decode_settings,
     decode_strings,
+    decode_tokens,
     describe,
     encode_error,
     encode_frame,
@@ -290,3 +291,20 @@ def test_strings_come_back(strings: list[str]) -> None:
 )
 def test_lists_of_strings(text: str, strings: tuple[str, ...]) -> None:
     assert decode_strings(text) == strings
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("", ()),
+        ("moqt-16", ("moqt-16",)),
+        ("moqt-18;q=0.5, moqt-16 ;a=x", ("moqt-18", "moqt-16")),
+        ("a,b", ("a", "b")),
+        ('"moqt-16"', ()),
+        ("moqt-16 moqt-18", ()),
+        ("16", ()),
+        ('moqt-16, "moqt-18"', ()),
+    ],
+)
+def test_lists_of_tokens(text: str, tokens: tuple[str, ...]) -> None:
+    assert decode_tokens(text) == tokens

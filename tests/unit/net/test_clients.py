@@ -1,0 +1,76 @@
+"""Connections of clients: what is chosen for a session, and what is counted of its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from laps.config import ClientsConfig, EgressConfig
+from laps.errors import ConnectionClosed
+from laps.net.clients import Clients
+from laps.net.closes import Closes
+from laps.net.http3 import decode_strings, decode_tokens
+from laps.net.webtransport import Accepted, ConnectRequest
+from laps.sessions.moqt import MoqtLimits
+from laps.wire.moqt.codes import SessionCode
+from laps.wire.moqt.tolerance import Tolerance
+from support.moqt import MoqtNet
+from support.transports import FakeConnection
+
+
+def clients(*, strict: bool = False) -> Clients:
+    net = MoqtNet()
+    edge = net.edge(net.relay("1:1"), session=MoqtLimits(strict=strict))
+    return Clients(edge, ClientsConfig(), EgressConfig(), 1.0, lambda: None, Closes())
+
+
+def asks_for(offered: str) -> ConnectRequest:
+    return ConnectRequest("/", "here", "", decode_strings(offered), decode_tokens(offered), ())
+
+
+@pytest.mark.parametrize(
+    ("offered", "strict", "chosen", "tolerated"),
+    [
+        ('"moqt-16"', False, "moqt-16", 0),
+        ("moqt-16", False, "moqt-16", 1),
+        ("other, moqt-16", False, "moqt-16", 1),
+        ("moqt-16", True, "", 0),
+        ("moqt-99", False, "", 0),
+        ("", False, "", 0),
+    ],
+)
+def test_a_protocol_named_without_quotes_is_understood(
+    offered: str, strict: bool, chosen: str, tolerated: int
+) -> None:
+    them = clients(strict=strict)
+    decision = them._choose(asks_for(offered))
+    assert isinstance(decision, Accepted)
+    assert decision.protocol == chosen
+    assert them.edge.counters.tolerated[Tolerance.BARE_PROTOCOLS] == tolerated
+
+
+@pytest.mark.parametrize(
+    ("close", "violations"),
+    [
+        (ConnectionClosed(SessionCode.PROTOCOL_VIOLATION, "", by_peer=False, application=True), 1),
+        (ConnectionClosed(SessionCode.PROTOCOL_VIOLATION, "", by_peer=True, application=True), 0),
+        (ConnectionClosed(SessionCode.GOAWAY_TIMEOUT, "", by_peer=False, application=True), 0),
+        # QUIC's own numbers mean something else: 1 is what an idle timeout comes with.
+        (ConnectionClosed(1, "idle timeout", by_peer=False, application=False), 0),
+        (ConnectionClosed(3, "", by_peer=False, application=False), 0),
+    ],
+)
+def test_violations_are_of_the_application_and_of_clients(
+    close: ConnectionClosed, violations: int
+) -> None:
+    async def run() -> None:
+        them = clients()
+        transport = FakeConnection(is_client=False)
+        connection = them._moqt(transport, None, webtransport=False)
+        connection.closed(close)
+        assert them.edge.counters.violations == violations
+        assert them.edge.counters.tolerated == Counter()
+
+    asyncio.run(run())
