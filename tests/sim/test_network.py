@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from math import inf
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -57,12 +58,13 @@ def some_datagrams(publisher: Publisher) -> Publisher:
     return msgspec.structs.replace(publisher, datagrams=0.3)
 
 
-def disturb(seed: int) -> Network:
+def disturb(seed: int, control_bytes: float = inf) -> Network:
     """A random network to which random things happen; some or all of it speaks the extensions."""
     topology = generators.with_clients(
         generators.random(NODES, seed), 4, 12, seed, change=some_datagrams
     )
-    network = Network(topology, seed, extended=(0.0, 0.5, 1.0)[seed % 3])
+    extended = (0.0, 0.5, 1.0)[seed % 3]
+    network = Network(topology, seed, extended=extended, control_bytes=control_bytes)
     network.settle()
     start = network.now
     for fault in random_faults(topology, FAULTS, Random(seed)):
@@ -74,6 +76,14 @@ def disturb(seed: int) -> Network:
 @pytest.mark.parametrize("seed", range(25))
 def test_a_network_survives_what_happens_to_it(seed: int) -> None:
     network = disturb(seed)
+    assert check_rest(network) == []
+    assert check_end(network) == []
+
+
+# A message or two at a time: everything else waits at the relay that is to send it.
+@pytest.mark.parametrize("seed", range(6))
+def test_a_network_of_links_that_take_little_survives_too(seed: int) -> None:
+    network = disturb(seed, control_bytes=200)
     assert check_rest(network) == []
     assert check_end(network) == []
 
@@ -102,6 +112,37 @@ def test_control_that_moves_leaves_no_old_path(seed: int) -> None:
     network = Network(both_dial(seed), seed)
     network.settle()
     assert check_paths(network) == []
+
+
+# In this one a neighbour withdraws in a node's name what the node still wants, as its link is cut.
+@pytest.mark.parametrize("seed", [249])
+def test_a_subscribe_that_a_neighbour_withdrew_is_said_again(seed: int) -> None:
+    topology = generators.with_clients(both_dial(seed), 3, 6, seed)
+    network = Network(topology, seed)
+    network.settle()
+    start = network.now
+    for fault in random_faults(topology, 6, Random(seed)):
+        network.run(max(0.0, start + fault.at_s - network.now))
+        fault.strike(network)
+    network.settle()
+    assert [*check_always(network), *check_paths(network), *check_subscribes(network)] == []
+    assert check_end(network) == []
+
+
+@pytest.mark.parametrize("hours", [10, 15])
+def test_a_relay_that_ran_for_hours_is_heard_after_a_restart(hours: int) -> None:
+    topology = generators.with_clients(generators.ring(3), 1, 3, seed=1)
+    quiet = msgspec.structs.replace(topology, publishers=())
+    network = Network(quiet, seed=1, extended=1.0)
+    network.settle()
+    network.run(hours * 3600.0)
+    for node_id in sorted({subscriber.node for subscriber in topology.subscribers}):
+        network.crash(node_id)
+        network.restart(node_id)
+        network.settle()
+    found = [*check_always(network), *check_paths(network), *check_subscribes(network)]
+    assert found == []
+    assert check_end(network) == []
 
 
 def test_a_seed_replays_event_by_event() -> None:

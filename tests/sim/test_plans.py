@@ -41,7 +41,7 @@ def change_plans(seed: int) -> list[str]:
             assert relay is not None
             if rng.random() < 0.7:
                 plan = random_plan(network, origin, sequence, rng)
-                relay.follow_plan(NO_PLAN if rng.random() < 0.1 else plan)
+                relay.follow_plan(NO_PLAN if rng.random() < 0.1 else plan, network.now)
     until = network.now
     network.run(5.0)
     # Nodes that a plan sends by two peers may have a relay on the way in common: it passes on two

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from laps.errors import InvalidStartOfStream, RemoteProtocolError
 from laps.relay.framing import Wrapped
 from laps.relay.held import Held, HeldData
-from laps.relay.passing import DataCounters, Passing
+from laps.relay.passing import DROPPED, DataCounters, OpenStreams, Passing
 from laps.relay.tracing import Tracing
 from laps.routing.forwarding import FromClient, FromPeer
 from laps.tracks.streams import IncomingStream
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from laps.infobase.nodes import SessionId
     from laps.relay.peers import Links
     from laps.relay.ports import Link
+    from laps.relay.sets import Sets
     from laps.relay.tracing import Trace
     from laps.routing.forwarding import Fib, Flow
     from laps.tracks.meter import Meter
@@ -43,9 +44,6 @@ if TYPE_CHECKING:
     from laps.tracks.track import Track
     from laps.tracks.tracks import Tracks
     from laps.types import SnsId, TrackHash, TrackKey
-
-# The document has no code for data that was dropped; 0 says that the peer did nothing wrong.
-DROPPED: Final = 0
 
 # What the answer to a FETCH begins with, in draft 16.
 FETCH_BYTE: Final = encode_fetch_header(FetchHeader(0))[:1]
@@ -55,16 +53,22 @@ class DataPlane:
     """The streams and datagrams that pass through one relay."""
 
     def __init__(
-        self, fib: Fib, links: Links, tracks: Tracks, hold_s: float, hold_bytes: int
+        self,
+        fib: Fib,
+        sets: Sets,
+        links: Links,
+        tracks: Tracks,
+        hold_s: float,
+        hold_bytes: int,
     ) -> None:
         """`tracks` has those of this relay's clients; data waits for its SNS for `hold_s`."""
         self.counters = DataCounters()
         self.tracing = Tracing(links)
         self._fib = fib
+        self._sets = sets
         self._links = links
         self._tracks = tracks
-        self._streams: dict[tuple[Hashable, Hashable], Passing] = {}
-        "Those that are open, by link or publisher, and by their number there."
+        self._streams = OpenStreams()
         self._held = HeldData(hold_s, hold_bytes)
 
     def __len__(self) -> int:
@@ -89,10 +93,10 @@ class DataPlane:
         now: float,
     ) -> None:
         """Bytes of a publisher's stream; the first with a new key opens it."""
-        key = (client, stream_key)
-        passing = self._streams.get(key)
+        passing = self._streams.get(client, stream_key)
         if passing is None:
-            passing = self._streams[key] = self._opened(client, track, priority, ttl_us, now)
+            passing = self._opened(client, track, priority, ttl_us, now)
+            self._streams.add(client, stream_key, passing)
         passing.size += len(data)
         if passing.outs:
             _write(passing.outs, data, fin, now)
@@ -102,7 +106,7 @@ class DataPlane:
             elif data:
                 passing.incoming.write(data, now)
         if fin:
-            self._closed(key, passing)
+            self._closed(client, stream_key, passing)
 
     def _opened(
         self, client: Client, track: TrackHash, priority: int, ttl_us: int, now: float
@@ -128,7 +132,7 @@ class DataPlane:
         if self.tracing.tracks:
             self.tracing.datagram(key, None, data, now)
         found = self._tracks.track(track, now)
-        copies = found.datagram(data, None, now)
+        copies = found.datagrams.receive(data, client, None, now)
         if copies is None:
             return  # it arrived before
         flow = self._flow_of(found, client)
@@ -138,7 +142,7 @@ class DataPlane:
 
     def _flow_of(self, track: Track, client: Client) -> Flow | None:
         publication = track.publishers.get(client)
-        return None if publication is None else self._fib.get(publication.flow_key)
+        return None if publication is None else self._sets.flow(publication.flow_key)
 
     # -- from a peer -------------------------------------------------------------------------------
 
@@ -146,10 +150,9 @@ class DataPlane:
         self, link: Link, stream_id: int, data: bytes, fin: bool, source: Client | None, now: float
     ) -> None:
         """Bytes of a peer's data stream. `source` is set for a Stub, who stands for a publisher."""
-        key = (link.id, stream_id)
-        passing = self._streams.get(key)
+        passing = self._streams.get(link.id, stream_id)
         if passing is None:
-            passing = self._streams[key] = Passing()
+            passing = self._streams.add(link.id, stream_id, Passing())
         try:
             if passing.flow is None and not passing.refused:
                 self._begin(link, stream_id, passing, data, fin, source, now)
@@ -165,20 +168,20 @@ class DataPlane:
             passing.refused = True
             link.end_stream(stream_id, error.code)
         if fin and passing.waiting is None:
-            self._closed(key, passing)
+            self._closed(link.id, stream_id, passing)
 
     def reset(self, source: Hashable, stream_key: Hashable, code: int, now: float) -> None:
         """A peer or publisher gave a stream up: so do we, with its code."""
-        passing = self._streams.get((source, stream_key))
+        passing = self._streams.get(source, stream_key)
         if passing is not None:
             self._abort(passing, code, now)
-            self._closed((source, stream_key), passing)
+            self._closed(source, stream_key, passing)
 
     def receive_datagram(self, link: Link, data: bytes, source: Client | None, now: float) -> None:
         """A data object in a datagram."""
         header, payload = decode_datagram(data)
         key = header.full_name_hash
-        flow = self._fib.get(
+        flow = self._sets.flow(
             FromPeer(link.id, header.sns_id) if source is None else FromClient(source, key)
         )
         if flow is None and source is None:
@@ -192,7 +195,10 @@ class DataPlane:
         if self.tracing.tracks:
             self.tracing.datagram(key, link.id, payload, now)
         track = self._tracks.get(key) if flow.local else None
-        copies = 0 if track is None else track.datagram(bytes(payload), source, now)
+        copies: int | None = 0
+        if track is not None:
+            origin = FromPeer(link.id, header.sns_id) if source is None else source
+            copies = track.datagrams.receive(bytes(payload), origin, source, now)
         if copies is None:
             return  # it arrived before, by this way or another
         copies += self._send_datagram(flow, key, payload)
@@ -203,7 +209,7 @@ class DataPlane:
         for item in self._held.take(link.id, sns_id):
             if item.stream_id is None:
                 self.receive_datagram(link, item.data, None, now)
-            elif (passing := self._streams.get((link.id, item.stream_id))) is not None:
+            elif (passing := self._streams.get(link.id, item.stream_id)) is not None:
                 data, passing.head, passing.waiting = passing.head, b"", None
                 self.receive(link, item.stream_id, data, item.fin, None, now)
 
@@ -214,19 +220,18 @@ class DataPlane:
 
     def close_source(self, source: Hashable, now: float) -> None:
         """A peer or publisher has left, in the middle of whatever it was sending."""
-        for key in [key for key in self._streams if key[0] == source]:
-            passing = self._streams[key]
-            self._abort(passing, DROPPED, now)
-            self._closed(key, passing)
+        for number in self._streams.numbers(source):
+            self.reset(source, number, DROPPED, now)
 
-    def expire(self, now: float) -> None:
-        """Drop what has waited for its SNS for too long."""
+    def tick(self, now: float) -> None:
+        """Drop what has waited for its SNS for too long, and what nobody wants any more."""
+        self.drop_abandoned(now)
         for link_id, item in self._held.expired(now):
             self._drop_held(link_id, item)
 
-    def next_expiry(self) -> float | None:
-        """When `expire` is needed."""
-        return self._held.next_expiry()
+    def deadline(self) -> float | None:
+        """When `tick` wants to be called."""
+        return 0.0 if self._fib.abandoned else self._held.next_expiry()
 
     # -- how a stream begins -----------------------------------------------------------------------
 
@@ -259,7 +264,7 @@ class DataPlane:
                 return  # the next byte tells what it is
             if passing.head[header.header_length :].startswith(FETCH_BYTE):
                 source = None  # an answer, for us alone, under a set of its own
-        flow = self._fib.get(
+        flow = self._sets.flow(
             FromPeer(link.id, header.sns_id)
             if source is None
             else FromClient(source, header.full_name_hash)
@@ -296,7 +301,7 @@ class DataPlane:
         self._open(passing, key, priority, ttl_us, wrapped=False)
         self._count_new(passing)
         rest = head[header.header_length :]
-        for out, (_, _, sns_id) in zip(passing.outs, passing.sets, strict=True):
+        for out, (_, _, sns_id, _) in zip(passing.outs, passing.sets, strict=True):
             start = encode_new_stream_header(sns_id, key, priority, ttl_us, header.data_length)
             out.finish(start + rest, now) if fin else out.write(start + rest, now)
         if self.tracing.tracks:
@@ -324,8 +329,9 @@ class DataPlane:
             if wrapped:
                 out = Wrapped(out, sns_id, key, priority, ttl_us)
             passing.outs.append(out)
-            passing.sets.append((flow, link_id, sns_id))
+            passing.sets.append((flow, link_id, sns_id, out))
             self._fib.stream_opened(flow, link_id)
+            self._streams.sent(flow, passing)
 
     def _unwrap(self, passing: Passing, data: bytes, fin: bool, now: float) -> None:
         decoder, incoming = passing.decoder, passing.incoming
@@ -342,11 +348,11 @@ class DataPlane:
 
     def open_streams(self) -> list[Passing]:
         """Those on their way."""
-        return list(self._streams.values())
+        return self._streams.all()
 
     def trace(self, key: TrackKey, news: Callable[[], None]) -> Trace:
         """Tell when each object of a track arrives; `news` is called when some have."""
-        return self.tracing.start(key, news, self._streams.values())
+        return self.tracing.start(key, news, self._streams.all())
 
     def settle(self, streams: Iterable[Passing]) -> None:
         """Have the meters of their tracks show what has arrived of streams by now."""
@@ -392,14 +398,41 @@ class DataPlane:
             passing.incoming.reset(code, now)
         passing.incoming = passing.decoder = None
 
-    def _closed(self, key: tuple[Hashable, Hashable], passing: Passing) -> None:
-        self._streams.pop(key, None)
+    def _closed(self, source: Hashable, number: Hashable, passing: Passing) -> None:
+        self._streams.remove(source, number)
         self.settle((passing,))
-        for flow, link_id, sns_id in passing.sets:
-            update = self._fib.stream_closed(flow, link_id, sns_id)
-            if update is not None:
-                self._links.send_sns((update,))
-        passing.sets = []
+        sets, passing.sets = passing.sets, []
+        if sets and passing.flow is not None:
+            self._streams.not_sent(passing.flow, passing)
+        for flow, link_id, sns_id, _ in sets:
+            self._left_set(flow, link_id, sns_id)
+
+    def _left_set(self, flow: Flow, link_id: SessionId, sns_id: SnsId) -> None:
+        """A stream runs under a set no more."""
+        update = self._fib.stream_closed(flow, link_id, sns_id)
+        if update is not None:
+            self._links.send_sns((update,))
+
+    def drop_abandoned(self, now: float) -> None:
+        """End the streams to peers beyond which nobody is left who wants them; others go on."""
+        if not self._fib.abandoned:
+            return
+        abandoned = set(self._fib.abandoned)
+        flows = dict.fromkeys(flow for flow, _, _ in self._fib.abandoned)
+        self._fib.abandoned.clear()
+        for passing in [it for flow in flows for it in self._streams.under(flow)]:
+            gone = [item for item in passing.sets if item[:3] in abandoned]
+            if not gone:
+                continue
+            self.settle((passing,))
+            passing.sets = [item for item in passing.sets if item[:3] not in abandoned]
+            for flow, link_id, sns_id, out in gone:
+                if not out.over:
+                    out.reset(DROPPED, now)
+                self._left_set(flow, link_id, sns_id)
+            passing.outs[:] = [out for out in passing.outs if not out.over]
+            if not passing.sets and passing.flow is not None:
+                self._streams.not_sent(passing.flow, passing)
 
     def _send_datagram(self, flow: Flow, key: TrackKey, data: bytes | memoryview) -> int:
         """To the peers of a flow; to how many."""
@@ -422,12 +455,12 @@ class DataPlane:
         self.counters.held_dropped += 1
         if item.stream_id is None:
             return
-        passing = self._streams.get((link_id, item.stream_id))
+        passing = self._streams.get(link_id, item.stream_id)
         if passing is None:
             return
         passing.head, passing.waiting, passing.refused = b"", None, True
         if item.fin:
-            del self._streams[link_id, item.stream_id]
+            self._streams.remove(link_id, item.stream_id)
         elif (link := self._links.links.get(link_id)) is not None:
             link.end_stream(item.stream_id, DROPPED)
 

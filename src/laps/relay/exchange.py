@@ -7,6 +7,7 @@
   whoever advertises it to us: it may know the node by a peering for data alone. Whoever no longer
   knows a way to a node forgets its subscribes; whoever is told of it again, or tells of it again,
   is told of them again. So there is nothing to repair after a partition.
+- All of it is sent as the link has room for it (`outbox`), but for withdrawals of nodes.
 - Advertisements gather for a while. Withdrawals do not wait, and neither does the news that our way
   to a node now leads through the peer that we had advertised it to, or has become longer: whoever
   still believes in the old one may send us what we send to him, and a loop would last as long.
@@ -18,16 +19,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from laps.types import NodePathItem, NodeType
-from laps.wire.peering import NodeInfoAdv, NodeInfoWd, SubscribeInfoAdv, SubscribeInfoWd
+from laps.wire.peering import (
+    MAX_PATH_NODES,
+    NodeInfoAdv,
+    NodeInfoWd,
+    SubscribeInfoAdv,
+    SubscribeInfoWd,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Hashable, Iterable, Iterator
 
     from laps.infobase.nodes import Choice, Nodes
     from laps.infobase.subscribes import Subscribes
     from laps.relay.extensions import Extensions
     from laps.relay.peers import Links, Peer
     from laps.types import NodeId, NodeInfo, SubscribeInfo
+    from laps.wire.peering import Message
 
 # A round trip that changed by less than a tenth, or by less than a millisecond, is the same.
 SRTT_CHANGE: Final = 0.1
@@ -53,7 +61,8 @@ class Exchange:
         self._extensions = extensions
         self._gather_s = gather_s
         self._gathered: dict[NodeId, None] = {}
-        self.flush_at: float | None = None
+        self._is_leaving = False
+        self._flush_at: float | None = None
         "When what has gathered is to be sent."
 
     # -- nodes -------------------------------------------------------------------------------------
@@ -62,8 +71,9 @@ class Exchange:
         """The best paths to these nodes may be others: withdraw now, advertise soon."""
         if self._self_info.type is NodeType.STUB:
             return  # nobody learns of nodes from a Stub, nor of their subscribes
+        peers = self._control_peers()
         for node_id in node_ids:
-            for peer in self._control_peers():
+            for peer in peers:
                 told = peer.told.get(node_id)
                 if told is None:
                     continue
@@ -71,41 +81,73 @@ class Exchange:
                 if info is None:
                     self._withdraw(peer, node_id)
                 elif len(info.path) > len(told.path):  # bad news travels fast
-                    self._advertise(peer, node_id)
+                    self._advertise(peer, [node_id])
             self._gathered[node_id] = None
-        if self._gathered and self.flush_at is None:
-            self.flush_at = now + self._gather_s
+        self.gather((), now)
 
-    def flush(self) -> None:
+    def gather(self, node_ids: Iterable[NodeId], now: float) -> None:
+        """What is told of these nodes may be another, though not the way: advertise it soon."""
+        self._gathered.update(dict.fromkeys(node_ids))
+        if self._gathered and self._flush_at is None:
+            self._flush_at = now + self._gather_s
+
+    def tick(self, now: float) -> None:
         """Advertise what has gathered, where it is news."""
-        gathered, self._gathered, self.flush_at = self._gathered, {}, None
+        if self._flush_at is None or now < self._flush_at:
+            return
+        gathered, self._gathered, self._flush_at = self._gathered, {}, None
         for peer in self._control_peers():
-            for node_id in gathered:
-                self._advertise(peer, node_id)
+            self._advertise(peer, gathered)
+
+    def deadline(self) -> float | None:
+        """When `tick` wants to be called."""
+        return self._flush_at
 
     def sync(self, peer: Peer) -> None:
         """Tell a peer everything, at the beginning of a control session."""
         peer.told.clear()
-        for info in self._subscribes.of_source(self._self_info.id):
-            self._links.send(peer, SubscribeInfoAdv(info))
-        for node_id in list(self._nodes):
-            self._advertise(peer, node_id)
+        if peer.control is not None:
+            own = self._self_info.id
+            peer.control.outbox.keep_page(_page(own), self._subscribes_of(peer, own))
+        self._advertise(peer, self._nodes)
 
-    def _advertise(self, peer: Peer, node_id: NodeId) -> None:
-        info = self._advertisement(peer, node_id)
-        if info is None:
-            return
-        before = peer.told.get(node_id)
-        if before is not None and not _is_news(before, info):
-            return
-        peer.told[node_id] = info
-        self._links.send(peer, NodeInfoAdv(info))
-        if before is None:
-            for subscribe in self._subscribes.of_source(node_id):
-                self._links.send(peer, SubscribeInfoAdv(subscribe))
-            self._extensions.advertised(peer, node_id)
+    def _advertise(self, peer: Peer, node_ids: Iterable[NodeId]) -> None:
+        """Tell a peer of nodes, where it is news, and what those new to it subscribe to."""
+        if peer.control is not None and self._is_led(peer):
+            peer.unadvertised.update(dict.fromkeys(node_ids))
+            self._links.page(peer.control, "nodes", self._advertisements(peer), urgent=True)
+
+    def _advertisements(self, peer: Peer) -> Iterator[Message]:
+        while peer.unadvertised:
+            node_id = next(iter(peer.unadvertised))
+            del peer.unadvertised[node_id]
+            info, before = self._advertisement(peer, node_id), peer.told.get(node_id)
+            # Round trips are laid down by steps that are worth speaking of: any change is news, or
+            # two such steps would add up, and nodes beyond one link be told different ones of it.
+            if info is None or info == before:
+                continue
+            peer.told[node_id] = info
+            yield NodeInfoAdv(info)
+            if before is None and peer.control is not None:
+                page = self._subscribes_of(peer, node_id)
+                peer.control.outbox.keep_page(_page(node_id), page)
+                self._extensions.advertised(peer, node_id)
+
+    def _tell_subscribes(self, peer: Peer, source: NodeId) -> None:
+        """Tell a peer all that a node subscribes to."""
+        if peer.control is not None:
+            self._links.page(peer.control, _page(source), self._subscribes_of(peer, source))
+
+    def _subscribes_of(self, peer: Peer, source: NodeId) -> Iterator[Message]:
+        for key in self._subscribes.of(source):
+            # While this waited for room, either may have gone.
+            if source != self._self_info.id and not peer.knows(source):
+                return
+            if (info := self._subscribes.get(source, key)) is not None:
+                yield SubscribeInfoAdv(info)
 
     def _withdraw(self, peer: Peer, node_id: NodeId) -> None:
+        # It does not wait for room: whoever believes in the path may send data in a circle.
         self._links.send(peer, NodeInfoWd(peer.told.pop(node_id)))
 
     def _advertisement(self, peer: Peer, node_id: NodeId) -> NodeInfo | None:
@@ -122,6 +164,8 @@ class Exchange:
         path = choice.path
         if node_id == peer.node_id or path.info.type is NodeType.STUB:
             return False
+        if len(path.info.path) >= MAX_PATH_NODES:
+            return False
         if any(item.node_id == peer.node_id for item in path.info.path):
             return False
         return path.carries_data or not peer.has_data
@@ -130,41 +174,92 @@ class Exchange:
         peers = self._links.peers.values()
         return [peer for peer in peers if peer.control is not None and not peer.is_stub]
 
+    def leave(self) -> bool:
+        """We are about to stop: peers that do not know GOAWAY are led to nodes by other ways.
+
+        Whether there is any that had a way by us.
+        """
+        self._is_leaving, any_told = True, False
+        for peer in self._control_peers():
+            if self._is_led(peer):
+                continue
+            any_told = any_told or bool(peer.told)
+            for node_id in list(peer.told):
+                self._withdraw(peer, node_id)
+        return any_told
+
+    def _is_led(self, peer: Peer) -> bool:
+        """Whether a peer is told of nodes: until we leave, and then if it knows that we do."""
+        knows = peer.control is not None and peer.control.link.extended
+        return knows or not self._is_leaving
+
     # -- subscribes --------------------------------------------------------------------------------
 
     def flood(
-        self, info: SubscribeInfo, *, added: bool, heard_from: Peer | None, stateless: bool = False
+        self,
+        info: SubscribeInfo,
+        *,
+        added: bool,
+        heard_from: Peer | None,
+        known: bool = False,
+        stateless: bool = False,
     ) -> None:
         """Pass a subscribe, or its withdrawal, to every control peer that is to have it.
+
+        A word that changes what was `known` goes to its source too, if it is not from there: it
+        corrects what is not so. The document sends no first advertisement back; with extensions
+        that goes too, so that two relays with one id find each other.
 
         A relay without subscribe state cannot send it later, so it does not wait for the node to
         be advertised.
         """
-        message = SubscribeInfoAdv(info) if added else SubscribeInfoWd(info)
         source = info.source_node_id
         for peer in self._control_peers():
-            if peer is heard_from or peer.node_id == source:
+            if peer is heard_from:
                 continue
-            if source == self._self_info.id or peer.knows(source) or stateless:
-                self._links.send(peer, message)
+            if peer.node_id == source:
+                is_for = known or (peer.control is not None and peer.control.link.extended)
+            else:
+                is_for = source == self._self_info.id or peer.knows(source) or stateless
+            if is_for:
+                self._say(peer, info, added=added)
+
+    def answer(self, peer: Peer, info: SubscribeInfo, *, added: bool) -> None:
+        """A peer sent something older than what is held: send it that.
+
+        A source that was restarted may have begun with a number that is not newer than its last
+        one. What it hears now passes on to it, and it goes on after that number.
+        """
+        source, key = info.source_node_id, info.track_hash.full_name_hash
+        if (held := self._subscribes.get(source, key)) is not None:
+            if held.sequence != info.sequence or not added:
+                self._say(peer, held, added=True)
+        else:
+            sequence = self._subscribes.sequence(source, key)
+            if sequence is not None and sequence != info.sequence:
+                self._say(peer, replace(info, sequence=sequence), added=False)
+
+    def _say(self, peer: Peer, info: SubscribeInfo, *, added: bool) -> None:
+        """Send the latest of one subscribe, as soon as there is room."""
+        if (control := peer.control) is None:
+            return
+        if not self._links.has_room(control):
+            # What waits must not be a view of all that it arrived with.
+            info = replace(info, subscribe_data=bytes(info.subscribe_data))
+        source = info.source_node_id
+        message = SubscribeInfoAdv(info) if added else SubscribeInfoWd(info)
+        page = _page(source) if added else None
+        if not self._links.say(control, (source, info.track_hash.full_name_hash), message, page):
+            self._tell_subscribes(peer, source)
 
     def node_claimed(self, peer: Peer, node_id: NodeId) -> None:
         """A peer now knows a node by a way of its own, perhaps one that carries no subscribes."""
         if node_id not in peer.told and node_id != peer.node_id:
-            for info in self._subscribes.of_source(node_id):
-                self._links.send(peer, SubscribeInfoAdv(info))
+            self._tell_subscribes(peer, node_id)
 
 
-def _is_news(before: NodeInfo, info: NodeInfo) -> bool:
-    """Whether an advertisement says more than that round trips vary."""
-    if replace(before, path=()) != replace(info, path=()):
-        return True
-    if [item.node_id for item in before.path] != [item.node_id for item in info.path]:
-        return True
-    return any(
-        srtt_changed(old.srtt_us, new.srtt_us)
-        for old, new in zip(before.path, info.path, strict=True)
-    )
+def _page(source: NodeId) -> Hashable:
+    return "subscribes", source
 
 
 def srtt_changed(old_us: int, new_us: int) -> bool:

@@ -1,8 +1,9 @@
 """What a relay does with the extensions of ALPN `laps-x1`: metrics, namespaces and leaving.
 
 - Metrics and namespaces travel as subscribes do: from the node they are of, to every control peer
-  that is told of that node, and right after its advertisement; never back to where they came from,
-  nor to the node itself. Whoever no longer knows a way to a node forgets what it said.
+  that is told of that node, and right after its advertisement; never back to where they came from.
+  The node itself receives what comes from elsewhere, and corrects what is not so.
+  Whoever no longer knows a way to a node forgets what it said.
 - Every relay but a Stub keeps them, a Via too: there are few of them, and a peer that comes later
   is told.
 - A Stub tells its Edge what its publishers offer, and the Edge offers it as its own, as it does
@@ -15,13 +16,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from laps.errors import InvalidEncoding
 from laps.infobase.metrics import Metrics, MetricsChange, metrics_changed
 from laps.infobase.namespaces import NamespaceChange, Namespaces
 from laps.relay.roles import Role
-from laps.types import NamespaceInfo, next_sequence
+from laps.relay.sets import MOST_IN_A_TURN
+from laps.relay.stub_namespaces import StubNamespaces
+from laps.relay.telling import Telling
+from laps.types import NamespaceInfo, next_sequence, sequence_newer
 from laps.wire.extensions import (
     MAX_REACHABILITY,
     GoAway,
@@ -37,6 +42,7 @@ if TYPE_CHECKING:
 
     from laps.infobase.namespaces import Names
     from laps.infobase.nodes import Nodes, SessionId
+    from laps.relay.corrections import Corrections
     from laps.relay.peers import Links, Peer, PeerLink
     from laps.relay.settings import ExtensionSettings
     from laps.routing.draining import Draining
@@ -85,6 +91,7 @@ class Extensions:
         links: Links,
         events: deque[Any],
         settings: ExtensionSettings,
+        corrections: Corrections,
         epoch: int,
     ) -> None:
         """`nodes` selects with `draining`; `events` receives what the shell may want to know.
@@ -101,18 +108,19 @@ class Extensions:
         self._draining = draining
         self._links = links
         self._events = events
+        self._corrections = corrections
         self._epoch = epoch
-        self._begun: dict[NodeId, PeerLink] = {}
-        "The control link on which each peer has been told what is our own."
+        self._telling = Telling(self_id, links, self.metrics, self.namespaces)
         self._lost: set[NodeId] = set()
         "Peers of which a link was lost, while some way leads to them."
         self._confirming: dict[NodeId, _Confirming] = {}
         self._publishers: dict[Names, dict[Hashable, Peer | None]] = {}
         "Who offers what, and the Stub that it is at if it is not here itself."
-        self._stub_sequences: dict[Names, int] = {}
-        "The last that Stubs were told of each namespace."
-        self._told_stubs: dict[NodeId, set[Names]] = {}
-        "What each Stub has been told that others offer."
+        self._offered: dict[Hashable, dict[Names, None]] = {}
+        "What each of them offers."
+        self._stubs = StubNamespaces(self_id, links, self.namespaces, self._publishers, epoch)
+        self._for_stubs: dict[Names, None] = {}
+        "What nodes that are gone had offered, and Stubs are still to be told of."
         self._measured: NodeMetrics | None = None
         self._metrics_told_at: float | None = None
         self._metrics_at: float | None = None
@@ -128,8 +136,7 @@ class Extensions:
         control = peer.control
         if control is None or not control.link.extended or peer.is_stub:
             return
-        self._begun[peer.node_id] = control
-        self._tell_all_of(peer, self._self_id)
+        self._telling.begin(peer, control)
         if self._goaway is not None:
             self._links.send_on(control, self._goaway)
         if not self._is_stub:
@@ -138,14 +145,11 @@ class Extensions:
 
     def begin_stub(self, peer: Peer, now: float) -> None:
         """A Stub is there: tell it what there is."""
-        self._told_stubs[peer.node_id] = set()
-        for names in self.namespaces.names():
-            self._review_stub(peer, names, now)
+        self._stubs.begin(peer, now)
 
     def advertised(self, peer: Peer, node_id: NodeId) -> None:
         """A peer has just been told of a node that it did not know of by us."""
-        if self._hears(peer):
-            self._tell_all_of(peer, node_id)
+        self._telling.advertised(peer, node_id)
 
     def receive(
         self,
@@ -162,7 +166,7 @@ class Extensions:
         """
         match message:
             case NodeMetricsAdv(metrics):
-                return self._metrics_heard(peer, metrics)
+                return self._metrics_heard(peer, metrics, now)
             case NamespaceInfoAdv(info) if stub is not None:
                 self.announce(stub, info.namespace, info.name, now, peer)
             case NamespaceInfoWd(info) if stub is not None:
@@ -170,8 +174,11 @@ class Extensions:
             case NamespaceInfoAdv(info):
                 if (by := link or peer.control) is not None and info.source_node_id == peer.node_id:
                     by.offered.add((info.namespace, info.name))
+                    self._confirm_later(peer, (info.namespace, info.name), now)
                 return self._namespace_heard(peer, info, added=True, now=now)
             case NamespaceInfoWd(info):
+                for each in peer.links.values() if info.source_node_id == peer.node_id else ():
+                    each.offered.discard((info.namespace, info.name))
                 return self._namespace_heard(peer, info, added=False, now=now)
             case _:
                 return False
@@ -186,18 +193,31 @@ class Extensions:
             if not peer.is_stub:
                 self._lost.add(peer.node_id)
             elif len(peer.links) == 1:
-                self._told_stubs.pop(peer.node_id, None)
+                self._stubs.left(peer.node_id)
 
     def purge(self, node_id: NodeId, now: float) -> None:
         """No way leads to a node any more."""
-        self._begun.pop(node_id, None)
+        self._telling.purge(node_id)
         self._lost.discard(node_id)
         self._confirming.pop(node_id, None)
         if (gone := self.metrics.purge_source(node_id)) is not None:
             self._events.append(gone)
-        for change in self.namespaces.purge_source(node_id):
-            self._events.append(change)
-            self._tell_stubs((change.info.namespace, change.info.name), now)
+        changes = self.namespaces.purge_source(node_id)
+        self._events.extend(changes)
+        if self._stubs.has_any:
+            lost = ((change.info.namespace, change.info.name) for change in changes)
+            self._for_stubs.update(dict.fromkeys(lost))
+            self._tell_stubs(now)
+
+    def _tell_stubs(self, now: float) -> None:
+        for names in list(islice(self._for_stubs, MOST_IN_A_TURN)):
+            del self._for_stubs[names]
+            self._stubs.changed(names, now)
+
+    @property
+    def told_to_stubs(self) -> int:
+        """How much Stubs know of by us."""
+        return len(self._stubs)
 
     # -- our own -----------------------------------------------------------------------------------
 
@@ -221,10 +241,11 @@ class Extensions:
         publishers = self._publishers.setdefault((namespace, name), {})
         first = not publishers
         publishers[client] = heard_from
+        self._offered.setdefault(client, {})[namespace, name] = None
         if first:
             self._tell_own((namespace, name), heard_from, added=True, now=now)
         else:
-            self._tell_stubs((namespace, name), now)
+            self._stubs.changed((namespace, name), now)
 
     def unannounce(
         self,
@@ -240,16 +261,18 @@ class Extensions:
         if client not in publishers:
             return
         del publishers[client]
+        del self._offered[client][names]
+        if not self._offered[client]:
+            del self._offered[client]
         if not publishers:
             del self._publishers[names]
             self._tell_own(names, heard_from, added=False, now=now)
         else:
-            self._tell_stubs(names, now)
+            self._stubs.changed(names, now)
 
     def client_closed(self, client: Hashable, now: float) -> None:
         """A publisher, or a Stub, is gone with all it offered."""
-        offered = [names for names, clients in self._publishers.items() if client in clients]
-        for namespace, name in offered:
+        for namespace, name in list(self._offered.get(client, ())):
             self.unannounce(client, namespace, name, now)
 
     def measured(self, metrics: NodeMetrics, now: float) -> None:
@@ -308,9 +331,12 @@ class Extensions:
         for node_id in [n for n, confirming in self._confirming.items() if confirming.due <= now]:
             self._confirm(node_id, self._confirming.pop(node_id), now)
         self.namespaces.expire(now)
+        self._tell_stubs(now)
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
+        if self._for_stubs:
+            return 0.0
         due = [
             self._metrics_at,
             self.namespaces.next_expiry,
@@ -320,7 +346,7 @@ class Extensions:
 
     def is_idle(self) -> bool:
         """Whether nothing is about to be said or dropped."""
-        return self._metrics_at is None and not self._confirming
+        return self._metrics_at is None and not self._confirming and not self._for_stubs
 
     # -- what comes in -----------------------------------------------------------------------------
 
@@ -330,30 +356,71 @@ class Extensions:
             return source == peer.node_id
         return not peer.is_stub and source != self._self_id and self._nodes.best(source) is not None
 
-    def _metrics_heard(self, peer: Peer, metrics: NodeMetrics) -> bool:
-        if self._is_stub or not self._is_wanted(peer, metrics.source_node_id):
+    def _metrics_heard(self, peer: Peer, metrics: NodeMetrics, now: float) -> bool:
+        source = metrics.source_node_id
+        if source == self._self_id:
+            own = self.metrics.get(source)
+            is_newer = own is not None and sequence_newer(metrics.sequence, own.sequence)
+            if is_newer and self._corrections.may("metrics", now):
+                self._tell_metrics(now, metrics.sequence)  # said before a restart: go on after it
+            return True
+        if self._is_stub or not self._is_wanted(peer, source):
             return False
         if (change := self.metrics.add(metrics)) is not None:
             self._events.append(change)
-            self._flood(NodeMetricsAdv(metrics), metrics.source_node_id, heard_from=peer)
+            self._telling.flood(NodeMetricsAdv(metrics), source, heard_from=peer)
+        elif (held := self.metrics.get(source)) and held.sequence != metrics.sequence:
+            self._telling.say(peer, source, NodeMetricsAdv(held))
         return True
 
     def _namespace_heard(self, peer: Peer, info: NamespaceInfo, *, added: bool, now: float) -> bool:
         source = info.source_node_id
+        if source == self._self_id and not self._is_stub:
+            self._correct_namespace(info, added=added, now=now)
+            return True
         if not self._is_wanted(peer, source):
             return False
-        self._take(info, added=added, heard_from=peer, now=now)
+        if not self._take(info, added=added, heard_from=peer, now=now) and not self._is_stub:
+            self._answer(peer, info, added=added)
         return True
+
+    def _answer(self, peer: Peer, info: NamespaceInfo, *, added: bool) -> None:
+        """A peer sent something older than what is held: send it that, for the source to know."""
+        source, names = info.source_node_id, (info.namespace, info.name)
+        if (held := self.namespaces.get(source, names)) is not None:
+            if held.sequence != info.sequence or not added:
+                self._telling.say(peer, source, NamespaceInfoAdv(held))
+        else:
+            sequence = self.namespaces.sequence(source, names)
+            if sequence is not None and sequence != info.sequence:
+                self._telling.say(peer, source, NamespaceInfoWd(replace(info, sequence=sequence)))
+
+    def _correct_namespace(self, info: NamespaceInfo, *, added: bool, now: float) -> None:
+        """Somebody speaks of what is offered here: if it is not so, or not from us, say what is."""
+        held = self.namespaces.get(self._self_id, (info.namespace, info.name))
+        agrees = (held is not None) is added and (held is None or held.sequence == info.sequence)
+        if not agrees and self._corrections.may((info.namespace, info.name), now):
+            truth = replace(info, sequence=(info.sequence + 1) & 0xFFFF)
+            self._take(truth, added=held is not None, heard_from=None, now=now)
 
     def _take(
         self, info: NamespaceInfo, *, added: bool, heard_from: Peer | None, now: float
-    ) -> None:
+    ) -> bool:
+        """Whether it was news."""
         take = self.namespaces.add if added else self.namespaces.withdraw
-        if (change := take(info, now)) is not None:
-            self._events.append(change)
-            message = NamespaceInfoAdv(info) if added else NamespaceInfoWd(info)
-            self._flood(message, info.source_node_id, heard_from)
-            self._tell_stubs((info.namespace, info.name), now)
+        if (change := take(info, now)) is None:
+            return False
+        self._events.append(change)
+        message = NamespaceInfoAdv(info) if added else NamespaceInfoWd(info)
+        self._telling.flood(message, info.source_node_id, heard_from)
+        self._stubs.changed((info.namespace, info.name), now)
+        return True
+
+    def _confirm_later(self, peer: Peer, names: Names, now: float) -> None:
+        """While a node repeats what is known, it is not done with saying what it offers."""
+        confirming = self._confirming.get(peer.node_id)
+        if confirming is not None and self.namespaces.get(peer.node_id, names) is not None:
+            confirming.due = now + self.settings.confirm_s
 
     def _confirm(self, node_id: NodeId, confirming: _Confirming, now: float) -> None:
         """What a node no longer says, some time after it came, is withdrawn on its behalf."""
@@ -364,8 +431,9 @@ class Extensions:
         said = {names for link in peer.links.values() for names in link.offered}
         for info in self.namespaces.of_source(node_id):
             if (info.namespace, info.name) not in said:
+                # Told to the node itself too: it may be that its words are late.
                 gone = replace(info, sequence=(info.sequence + 1) & 0xFFFF)
-                self._take(gone, added=False, heard_from=peer, now=now)
+                self._take(gone, added=False, heard_from=None, now=now)
 
     def peer_leaves(self, peer: Peer, goaway: GoAway, now: float) -> set[NodeId]:
         """From now on other ways are taken, where there are any; the nodes that are touched."""
@@ -380,58 +448,6 @@ class Extensions:
 
     # -- what goes out -----------------------------------------------------------------------------
 
-    def _hears(self, peer: Peer) -> bool:
-        """Whether a peer has begun to hear metrics and namespaces from us."""
-        return peer.control is not None and self._begun.get(peer.node_id) is peer.control
-
-    def _tell_all_of(self, peer: Peer, node_id: NodeId) -> None:
-        if peer.control is None:
-            return
-        metrics = self.metrics.get(node_id)
-        if metrics is not None:
-            self._links.send_on(peer.control, NodeMetricsAdv(metrics))
-        for info in self.namespaces.of_source(node_id):
-            self._links.send_on(peer.control, NamespaceInfoAdv(info))
-
-    def _flood(self, message: Message, source: NodeId, heard_from: Peer | None) -> None:
-        for peer in self._links.peers.values():
-            if peer is heard_from or peer.node_id == source or not self._hears(peer):
-                continue
-            # A peer that knows the node by itself may know it by a way that is gone.
-            metrics = isinstance(message, NodeMetricsAdv)
-            knows = source in peer.told if metrics else peer.knows(source)
-            if peer.control is not None and (source == self._self_id or knows):
-                self._links.send_on(peer.control, message)
-
-    def _tell_stubs(self, names: Names, now: float) -> None:
-        """What is offered has changed: tell the Stubs, each of what others than itself offer."""
-        for peer in self._links.peers.values():
-            if peer.is_stub:
-                self._review_stub(peer, names, now)
-
-    def _review_stub(self, peer: Peer, names: Names, now: float) -> None:
-        told = self._told_stubs.get(peer.node_id)
-        if told is None:
-            return  # it is told everything when its control session begins
-        elsewhere = any(source != self._self_id for source in self.namespaces.sources(names))
-        here = self._publishers.get(names, {}).values()
-        offered = elsewhere or any(place is not peer for place in here)
-        if offered is not (names in told):
-            if offered:
-                told.add(names)
-            else:
-                told.discard(names)
-            self._tell_stub(peer, names, added=offered, now=now)
-
-    def _tell_stub(self, peer: Peer, names: Names, *, added: bool, now: float) -> None:
-        control = peer.control
-        if control is None or not control.link.extended:
-            return
-        sequence = next_sequence(self._stub_sequences.get(names), self._epoch + int(now))
-        self._stub_sequences[names] = sequence
-        info = NamespaceInfo(sequence, self._self_id, *names)
-        self._links.send_on(control, NamespaceInfoAdv(info) if added else NamespaceInfoWd(info))
-
     def _tell_own(self, names: Names, heard_from: Peer | None, *, added: bool, now: float) -> None:
         last = self.namespaces.sequence(self._self_id, names)
         sequence = next_sequence(last, self._epoch + int(now))
@@ -443,17 +459,17 @@ class Extensions:
         measured = self._measured
         return measured is not None and (told is None or metrics_changed(told, measured))
 
-    def _tell_metrics(self, now: float) -> None:
+    def _tell_metrics(self, now: float, after: int | None = None) -> None:
         if self._measured is None:
             return
         told = self.metrics.get(self._self_id)
-        last = None if told is None else told.sequence
+        last = after if after is not None or told is None else told.sequence
         sequence = next_sequence(last, self._epoch + int(now))
         metrics = replace(self._measured, sequence=sequence)
         self._metrics_told_at = now
         if (change := self.metrics.add(metrics)) is not None:
             self._events.append(change)
-            self._flood(NodeMetricsAdv(metrics), self._self_id, heard_from=None)
+            self._telling.flood(NodeMetricsAdv(metrics), self._self_id, heard_from=None)
 
 
 def _extended_link(peer: Peer) -> PeerLink | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from laps.relay.sets import MOST_IN_A_TURN
 from laps.routing.forwarding import FromPeer
 
 if TYPE_CHECKING:
     from laps.infobase.nodes import SessionId
     from laps.relay.peers import Links
+    from laps.relay.sets import Sets
     from laps.relay.timers import Timers
     from laps.routing.forwarding import Fib
     from laps.types import NodeId, SnsId
@@ -18,23 +20,38 @@ class IngressSets:
     """The sets that arrive, each a flow of its own."""
 
     def __init__(
-        self, self_id: NodeId, fib: Fib, links: Links, timers: Timers, hold_s: float
+        self,
+        self_id: NodeId,
+        fib: Fib,
+        sets: Sets,
+        links: Links,
+        timers: Timers,
+        hold_s: float,
     ) -> None:
         """A set that was withdrawn stays for `hold_s`, for the last of its data."""
         self._self_id = self_id
         self._fib = fib
+        self._flows = sets
         self._links = links
         self._timers = timers
         self._hold_s = hold_s
         self._sets: dict[SessionId, dict[SnsId, float | None]] = {}
         "By link; with the time they go, once withdrawn."
+        self._closed: list[FromPeer] = []
+        "Sets of links that are closed."
 
-    def advertised(self, link_id: SessionId, sns_id: SnsId, nodes: tuple[NodeId, ...]) -> None:
+    def advertised(
+        self, link_id: SessionId, sns_id: SnsId, nodes: tuple[NodeId, ...], now: float
+    ) -> None:
         """A peer names the nodes of a set: each is given to the link that leads to it."""
         self._sets.setdefault(link_id, {})[sns_id] = None
         others = [node_id for node_id in nodes if node_id != self._self_id]
-        key = FromPeer(link_id, sns_id)
-        self._links.send_sns(self._fib.install(key, others, local=self._self_id in nodes))
+        self._fib.install(FromPeer(link_id, sns_id), others, local=self._self_id in nodes)
+        self._flows.changed(now)
+
+    def count(self, link_id: SessionId) -> int:
+        """How many sets a link has."""
+        return len(self._sets.get(link_id, ()))
 
     def withdrawn(self, link_id: SessionId, sns_id: SnsId, now: float) -> bool:
         """A peer withdraws a set; False if it is unknown, or withdrawn already.
@@ -55,10 +72,19 @@ class IngressSets:
         self._timers.at(at, remove)
         return True
 
-    def close_link(self, link_id: SessionId) -> None:
-        """A link is closed, and its sets go with it."""
-        for sns_id in self._sets.pop(link_id, ()):
-            self._links.send_sns(self._fib.remove(FromPeer(link_id, sns_id)))
+    def close_link(self, link_id: SessionId, now: float) -> None:
+        """A link is closed, and its sets go with it, by and by: nothing arrives under them."""
+        self._closed += [FromPeer(link_id, sns_id) for sns_id in self._sets.pop(link_id, ())]
+        self.tick(now)
+
+    def tick(self, now: float) -> None:
+        """Remove some of what was left by links that are closed."""
+        for key in [self._closed.pop() for _ in range(min(MOST_IN_A_TURN, len(self._closed)))]:
+            self._links.send_sns(self._fib.remove(key))
+
+    def deadline(self) -> float | None:
+        """When `tick` wants to be called."""
+        return 0.0 if self._closed else None
 
     def all(self) -> list[tuple[SessionId, SnsId, bool]]:
         """Every set by its link, and whether it is withdrawn by now."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from laps.infobase.nodes import SessionId
     from laps.relay.held import Held
     from laps.routing.forwarding import Flow
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from laps.tracks.track import Track
     from laps.types import SnsId
     from laps.wire.objects import DataStreamDecoder
+
+# The document has no code for data that was dropped; 0 says that the peer did nothing wrong.
+DROPPED: Final = 0
 
 
 @dataclass(slots=True)
@@ -45,8 +50,8 @@ class Passing:
     "What it is of, where clients of this relay have to do with it."
     incoming: IncomingStream | None = None
     "To clients and the cache: the publisher's own bytes."
-    sets: list[tuple[Flow, SessionId, SnsId]] = field(default_factory=list)
-    "The sets that `outs` run under."
+    sets: list[tuple[Flow, SessionId, SnsId, OutStream]] = field(default_factory=list)
+    "The sets that `outs` run under, those that have closed too."
     decoder: DataStreamDecoder | None = None
     "Finds the publisher's bytes in a peer's stream, where clients want them."
     head: bytes = b""
@@ -62,3 +67,57 @@ class Passing:
     "How many of them the meter shows."
     taps: int = 0
     "How many of the streams it is written to are traces, which are no copies."
+
+
+class OpenStreams:
+    """The streams on their way through, found by where they come from and where they go to."""
+
+    def __init__(self) -> None:
+        self._streams: dict[tuple[Hashable, Hashable], Passing] = {}
+        "By link or publisher, and by their number there."
+        self._numbers: dict[Hashable, dict[Hashable, None]] = {}
+        self._under: dict[Flow, dict[Passing, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def get(self, source: Hashable, number: Hashable) -> Passing | None:
+        """The stream that a link or publisher knows by a number."""
+        return self._streams.get((source, number))
+
+    def add(self, source: Hashable, number: Hashable, passing: Passing) -> Passing:
+        """A stream has begun."""
+        self._streams[source, number] = passing
+        self._numbers.setdefault(source, {})[number] = None
+        return passing
+
+    def remove(self, source: Hashable, number: Hashable) -> None:
+        """A stream has ended."""
+        if self._streams.pop((source, number), None) is not None:
+            numbers = self._numbers[source]
+            del numbers[number]
+            if not numbers:
+                del self._numbers[source]
+
+    def numbers(self, source: Hashable) -> list[Hashable]:
+        """The streams that come from a link or a publisher."""
+        return list(self._numbers.get(source, ()))
+
+    def all(self) -> list[Passing]:
+        """Every one."""
+        return list(self._streams.values())
+
+    def sent(self, flow: Flow, passing: Passing) -> None:
+        """A stream is sent to a peer, under a set of its flow."""
+        self._under.setdefault(flow, {})[passing] = None
+
+    def not_sent(self, flow: Flow, passing: Passing) -> None:
+        """It is sent to no peer any more."""
+        under = self._under.get(flow, {})
+        under.pop(passing, None)
+        if not under:
+            self._under.pop(flow, None)
+
+    def under(self, flow: Flow) -> list[Passing]:
+        """The streams of a flow that are sent to peers."""
+        return list(self._under.get(flow, ()))

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from laps.infobase.nodes import Nodes
     from laps.relay.exchange import Exchange
     from laps.relay.extensions import Extensions
-    from laps.relay.peers import Links, Peer, PeerLink
+    from laps.relay.peers import Peer, PeerLink
+    from laps.relay.sets import Sets
     from laps.relay.subscribes import SubscribeExchange
     from laps.routing.forwarding import Fib
     from laps.routing.plan import Plan
@@ -30,18 +31,18 @@ class Paths:
         self,
         self_id: NodeId,
         nodes: Nodes,
-        links: Links,
         router: Router,
         fib: Fib,
+        sets: Sets,
         subscribes: SubscribeExchange,
         extensions: Extensions,
         exchange: Exchange,
     ) -> None:
         self._self_id = self_id
         self._nodes = nodes
-        self._links = links
         self._router = router
         self._fib = fib
+        self._sets = sets
         self._subscribes = subscribes
         self._extensions = extensions
         self._exchange = exchange
@@ -71,9 +72,10 @@ class Paths:
         changes += [self._nodes.withdraw(link.link.id, info) for link in old]
         if any(changes):
             self.changed({info.id}, now)
-        elif self._router.plan.vias:
-            # The best way is as it was, but a plan may go by another.
-            self._links.send_sns(self._fib.reroute([info.id]))
+        else:
+            # The best way is as it was, but a plan may go by another, and what must not turn back.
+            self._fib.reroute([info.id], passing=not self._router.plan.vias)
+            self._sets.changed(now)
         if added and not known:
             self._exchange.node_claimed(peer, info.id)
 
@@ -84,6 +86,12 @@ class Paths:
             for info in late.values():
                 self.node_said(peer, peer_link, info, added=True, now=now)
 
+    def linked(self, peer: Peer, touched: set[NodeId], now: float) -> None:
+        """A peer has one link more, which leads to these nodes."""
+        self._fib.share(peer.links)
+        self.changed(touched if peer.is_stub else touched | {peer.node_id}, now)
+        self.srtt_changed(peer, now)
+
     def changed(self, node_ids: Iterable[NodeId], now: float) -> None:
         """Ways to these nodes may be others: forget, tell and send accordingly."""
         ids = sorted(node_ids)
@@ -92,21 +100,35 @@ class Paths:
                 self._subscribes.purge(node_id, now)
                 self._extensions.purge(node_id, now)
             else:
-                self._subscribes.node_known(node_id)
+                self._subscribes.node_known(node_id, now)
+        self._subscribes.forget(now)
         self._exchange.nodes_changed(ids, now)
-        self._links.send_sns(self._fib.reroute(ids))
+        self._fib.reroute(ids)
+        self._sets.changed(now)
 
-    def srtt_changed(self, peer_link: PeerLink, now: float) -> None:
-        """The round trip of a link may have changed by enough to speak of it."""
-        link = peer_link.link
-        if srtt_changed(peer_link.srtt_us, link.srtt_us):
-            peer_link.srtt_us = link.srtt_us
-            changes = self._nodes.set_srtt(link.id, link.srtt_us)
-            self._links.send_sns(self._fib.reroute(change.node_id for change in changes))
-            self._exchange.nodes_changed(self._nodes.via(link.id), now)
+    def srtt_changed(self, peer: Peer, now: float) -> None:
+        """The round trip to a peer may have changed by enough to speak of it.
 
-    def follow(self, plan: Plan) -> None:
+        It is one for all links to the peer: the peer itself is reached by any of them, and the
+        nodes beyond, though told of on one, are too. With one for each, a node and those beyond
+        it could seem nearest by two different peers.
+        """
+        if peer.is_stub or not peer.links:
+            return
+        if not srtt_changed(peer.srtt_us, peer.nearest_srtt_us):
+            return
+        peer.srtt_us = peer.nearest_srtt_us
+        for link_id in peer.links:
+            changes = self._nodes.set_srtt(link_id, peer.srtt_us)
+            moved = [change.node_id for change in changes]
+            self._fib.reroute(moved)
+            self._exchange.nodes_changed(moved, now)
+            self._exchange.gather(self._nodes.via(link_id), now)
+        self._sets.changed(now)
+
+    def follow(self, plan: Plan, now: float) -> None:
         """Lay a plan over selection, in place of the one before; streams finish where they run."""
         if plan != self._router.plan:
             self._router.plan = plan
-            self._links.send_sns(self._fib.reroute(self._nodes))
+            self._fib.reroute(self._nodes)
+            self._sets.changed(now)

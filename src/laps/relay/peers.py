@@ -2,7 +2,7 @@
 
 Data may use every link that carries it. Control uses one: the first that was established or, of
 two established at about the same time by both sides dialling, the one that the lower node id
-dialled. A second control link dialled by the same side means that it has lost the first.
+dialled. There is no second control link that the same side dialled (`admission`).
 """
 
 from __future__ import annotations
@@ -10,26 +10,31 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from laps.errors import ConnectResponseNotReceived
+from laps.errors import ConnectResponseNotReceived, LocalProtocolError
+from laps.relay.outbox import Outbox
 from laps.sessions.peer import SendControl, State
 from laps.types import DataDirection, NodeType, PeerMode, format_node_id
 from laps.wire.peering import SubscribeNodeSetAdv, SubscribeNodeSetWd
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Hashable, Iterable, Iterator
 
     from laps.infobase.namespaces import Names
     from laps.infobase.nodes import SessionId
     from laps.relay.ports import Link
     from laps.relay.settings import RelayCounters
     from laps.routing.forwarding import SnsUpdate
-    from laps.sessions.peer import PeerSession
+    from laps.sessions.peer import Effect, PeerSession
+    from laps.sessions.peer import Event as SessionEvent
     from laps.types import NodeId, NodeInfo, TrackKey
     from laps.wire.peering import Message
 
 # Two links that both sides dialled within this time are established at the same time: longer than
 # any round trip, shorter than any redial that follows a loss.
 SAME_TIME_S: Final = 2.0
+
+# Messages of a page are written together, as many as QUIC sends at once.
+PAGE_BYTES: Final = 16 * 1024
 
 
 @dataclass(slots=True, eq=False)
@@ -44,8 +49,6 @@ class PeerLink:
     established_at: float = 0.0
     early: list[tuple[int, bytes, bool]] = field(default_factory=list)
     "Data that arrived before the response to our CONNECT."
-    srtt_us: int = 0
-    "As last laid down; it follows the link's by steps that are worth speaking of."
     laid_down: bool | None = None
     "Whether its paths were laid down as carrying data; None: not at all."
     heard: dict[NodeId, NodeInfo] = field(default_factory=dict)
@@ -58,6 +61,11 @@ class PeerLink:
     "The tracks that the peer itself has subscribed to on this link."
     offered: set[Names] = field(default_factory=set)
     "The namespaces and tracks that it has offered on it."
+    subscribes_told: int = 0
+    "Advertisements of subscribes on it, since they were last counted; the next likewise."
+    namespaces_told: int = 0
+    outbox: Outbox = field(default_factory=Outbox)
+    "What the peer is still to be sent on it."
 
     @property
     def has_control(self) -> bool:
@@ -86,6 +94,11 @@ class PeerLink:
         self.early.append((stream_id, data, fin))
         if sum(len(data) for _, data, _ in self.early) > limit_bytes:
             self.session.require_established("so much data")
+
+    def take_early(self) -> list[tuple[int, bytes, bool]]:
+        """What was held: the response is there."""
+        early, self.early = self.early, []
+        return early
 
     def give_up_waiting(self, now: float) -> None:
         """Close the link if the CONNECT_RESPONSE has not followed the data in time."""
@@ -119,8 +132,12 @@ class Peer:
     "The control link on which it has been told everything."
     told: dict[NodeId, NodeInfo] = field(default_factory=dict)
     "The nodes we have told it of."
-    confirmed: set[TrackKey] | None = None
-    "The tracks it has said to be subscribed to since the control link is up, for a while."
+    unadvertised: dict[NodeId, None] = field(default_factory=dict)
+    "The nodes it is to be told of, where that is news, when there is room for it."
+    srtt_us: int = 0
+    "As laid down for the ways through it; it follows the nearest link's by steps worth telling."
+    confirm_at: float | None = None
+    "When it has had the time to say again what it subscribes to; None: it needs none."
 
     @property
     def node_id(self) -> NodeId:
@@ -149,6 +166,13 @@ class Peer:
     def is_stub(self) -> bool:
         """Whether it is a child of ours."""
         return self.info.type is NodeType.STUB
+
+    @property
+    def nearest_srtt_us(self) -> int:
+        """How far away it is now, by the nearest of the links that data takes."""
+        links = self.links.values()
+        able = [peer_link for peer_link in links if peer_link.has_data] or links
+        return min((peer_link.link.srtt_us for peer_link in able), default=0)
 
     @property
     def control_srtt_us(self) -> int:
@@ -226,9 +250,55 @@ class Links:
 
     def send_on(self, peer_link: PeerLink, message: Message) -> None:
         """Send a message by one link."""
-        for effect in peer_link.session.send(message):
+        for effect in self._encoded(peer_link, message):
             if isinstance(effect, SendControl):
                 self.write(peer_link, effect)
+
+    def _encoded(self, peer_link: PeerLink, message: Message) -> list[Effect | SessionEvent]:
+        """One message that cannot be written does not keep others from it."""
+        try:
+            return peer_link.session.send(message)
+        except LocalProtocolError:
+            self._counters.unsendable_messages += 1
+            return []
+
+    def has_room(self, peer_link: PeerLink) -> bool:
+        """Whether a word that can wait is sent at once."""
+        return not peer_link.outbox.has_words and peer_link.link.control_room > 0
+
+    def say(
+        self, peer_link: PeerLink, key: Hashable, message: Message, page: Hashable | None = None
+    ) -> bool:
+        """Send the latest about something, or keep it until there is room.
+
+        False: too much is kept, and the page that it is part of has to be.
+        """
+        if self.has_room(peer_link):
+            self.send_on(peer_link, message)
+            return True
+        return peer_link.outbox.keep_word(key, message, page)
+
+    def page(
+        self, peer_link: PeerLink, key: Hashable, page: Iterator[Message], *, urgent: bool = False
+    ) -> None:
+        """Send many messages, as there is room for them."""
+        peer_link.outbox.keep_page(key, page, urgent=urgent)
+        self.pump(peer_link)
+
+    def pump(self, peer_link: PeerLink) -> None:
+        """Send what waits, as far as there is room."""
+        outbox, link = peer_link.outbox, peer_link.link
+        while outbox and (room := min(link.control_room, PAGE_BYTES)) > 0:
+            stream_id, size, batch = 0, 0, []
+            while size < room and (message := outbox.take()) is not None:
+                for effect in self._encoded(peer_link, message):
+                    if isinstance(effect, SendControl):
+                        stream_id = effect.stream_id
+                        batch.append(effect.data)
+                        size += len(effect.data)
+            if batch:
+                self._counters.control_sent += len(batch)
+                link.send_control(stream_id, b"".join(batch))
 
     def write(self, peer_link: PeerLink, effect: SendControl) -> None:
         """Write on the control stream of a link."""

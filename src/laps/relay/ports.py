@@ -37,8 +37,16 @@ class Link(Pressed, Protocol):
     def open_control(self) -> int:
         """Open a bidirectional stream."""
 
+    @property
+    def control_room(self) -> float:
+        """How many bytes of control messages had best be written now.
+
+        When none were left and there are some again, `Relay.link_writable` is called. What is
+        written beyond it is sent all the same: what cannot wait does not.
+        """
+
     def send_control(self, stream_id: int, data: bytes) -> None:
-        """Write a control message."""
+        """Write control messages, each of them whole."""
 
     def open_stream(self, priority: int, ttl_us: int) -> OutStream:
         """A new data stream; 0 is the most urgent priority, and a TTL of 0 means none."""

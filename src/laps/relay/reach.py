@@ -12,7 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from laps.relay.framing import DirectStream, Wrapped
+from laps.relay.passing import DROPPED
 from laps.routing.forwarding import FromClient, FromPeer, ToNode
+from laps.tracks.sinks import Cut
 from laps.types import Location
 from laps.wire.moqt.data import encode_subgroup_header
 from laps.wire.moqt.dialect import BETWEEN_RELAYS
@@ -80,6 +82,8 @@ class Reach:
         self._tracks = tracks
         self._fib = fib
         self._opened = 0
+        self._joined: dict[tuple[NodeId, TrackKey], list[OutStream]] = {}
+        "The open streams that nodes joined late, by node and track."
 
     # -- messages ----------------------------------------------------------------------------------
 
@@ -124,10 +128,10 @@ class Reach:
         """Under a set of its own for as long as it is open."""
         self._opened += 1
         flow_key = ToNode(node_id, key, self._opened)
-        self._links.send_sns(self._fib.install(flow_key, [node_id], local=False))
-        flow = self._fib.get(flow_key)
+        flow = self._fib.install(flow_key, [node_id], local=False)
+        self._links.send_sns(self._fib.settle(flow))
         outs: list[OutStream] = []
-        for link_id, sns_id in [] if flow is None else flow.current():
+        for link_id, sns_id in flow.current():
             if (link := self._links.links.get(link_id)) is not None:
                 out = link.open_stream(priority, ttl_us)
                 outs.append(Wrapped(out, sns_id, key, priority, ttl_us))
@@ -182,14 +186,39 @@ class Reach:
         self, key: TrackKey, stream: IncomingStream, node_id: NodeId, *, fin: bool, now: float
     ) -> None:
         cached = stream.cached
-        if cached is None or cached.base:
+        if cached is None or (cached.base and fin):
+            return
+        if not cached.base:
+            out = self.open_stream(node_id, key, stream.priority, stream.ttl_us)
+            whole = b"".join((stream.head, *cached.chunks))
+            if fin:
+                out.finish(whole, now)
+            elif out.write(whole, now):
+                self._add(key, stream, node_id, out)
+            return
+        # Its beginning is kept no more: from the next object on, as a subscriber here has it.
+        scanner = cached.scan()
+        if cached.malformed:
             return
         out = self.open_stream(node_id, key, stream.priority, stream.ttl_us)
-        whole = b"".join((stream.head, *cached.chunks))
-        if fin:
-            out.finish(whole, now)
-        elif out.write(whole, now):
-            stream.add(out)
+        header = replace(stream.header, subgroup=stream.subgroup)
+        head = encode_subgroup_header(header, BETWEEN_RELAYS)
+        cut = Cut(out, head, 0, header.has_extensions)
+        cut.resume(scanner, cached.tail())
+        self._add(key, stream, node_id, cut)
+
+    def _add(self, key: TrackKey, stream: IncomingStream, node_id: NodeId, out: OutStream) -> None:
+        """A late joiner is given the rest of a stream, until it leaves the track."""
+        stream.add(out)
+        running = self._joined.setdefault((node_id, key), [])
+        running[:] = [one for one in running if not one.over]
+        running.append(out)
+
+    def leave(self, node_id: NodeId, key: TrackKey, now: float) -> None:
+        """A node wants a track no more, nor the streams that it joined late."""
+        for out in self._joined.pop((node_id, key), ()):
+            if not out.over:
+                out.reset(DROPPED, now)
 
     def _send_again(
         self, node_id: NodeId, key: TrackKey, cached: CachedStream, told: Location, now: float
@@ -206,5 +235,9 @@ class Reach:
     def _shares_set(self, client: Client, key: TrackKey, node_id: NodeId) -> bool:
         """Whether a publisher's track goes to a node by a set that has others in it."""
         flow = self._fib.get(FromClient(client, key))
-        sets = [] if flow is None else [out.nodes for out in flow.outs.values()]
+        if flow is None:
+            return False
+        if not flow.settled:  # peers are told in a moment
+            return len(flow.targets) > 1
+        sets = [out.nodes for out in flow.outs.values()]
         return any(node_id in nodes and len(nodes) > 1 for nodes in sets)

@@ -1,38 +1,41 @@
 """The relay: what happens when a link opens, a message arrives, a subscriber leaves.
 
-It calls the rooms below it in turn, and none of them calls back:
-
-    a control message    sessions -> infobase (what changed?) -> routing (so what?) -> links
-    data                 relay.data -> tracks, links
-
-A shell (`net`, or `sim`) tells it what happens, with the time, and gives it links and clients to
-act on (`ports`). A method that raises a RemoteProtocolError wants the link closed with its code.
-What the Edge has to do about it stands in `tracks.events` and `reach.received` afterwards.
+It calls the rooms below it in turn, and none of them calls back. A shell (`net`, or `sim`) tells it
+what happens, with the time, and gives it links and clients to act on (`ports`). RemoteProtocolError
+wants the link closed. The Edge acts on `tracks.events` and `reach.received` afterwards.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from laps.errors import CloseCode
+from laps.infobase.namespaces import track_of
 from laps.infobase.nodes import Nodes
 from laps.infobase.subscribes import Subscribes
-from laps.relay.data import DROPPED, DataPlane
+from laps.relay.admission import Admission
+from laps.relay.arrivals import Arrivals
+from laps.relay.control_streams import ControlStreams
+from laps.relay.corrections import Corrections
+from laps.relay.data import DataPlane
 from laps.relay.exchange import Exchange
 from laps.relay.extensions import Extensions
 from laps.relay.ingress import IngressSets
-from laps.relay.introduction import Admission, Introduction
+from laps.relay.introduction import Introduction
 from laps.relay.journal import Journal, PathWatch
+from laps.relay.nearest_edge import NearestEdge
+from laps.relay.passing import DROPPED
 from laps.relay.paths import Paths
-from laps.relay.peers import Links, Peer, PeerArrived, PeerLink
+from laps.relay.peers import Links, PeerLink
 from laps.relay.reach import Reach
+from laps.relay.receiving import Receiving
 from laps.relay.roles import RULES, Role
-from laps.relay.settings import MAX_EVENTS, RelayCounters, RelaySettings
-from laps.relay.stub import StubClient
+from laps.relay.sets import Sets
+from laps.relay.settings import RelayCounters, RelaySettings
 from laps.relay.subscribes import SubscribeExchange
-from laps.relay.timers import Timers
+from laps.relay.timers import Due, Timers
 from laps.routing.draining import Draining
 from laps.routing.forwarding import Fib
 from laps.routing.route import Router
@@ -42,25 +45,15 @@ from laps.sessions.peer import (
     PeerConnected,
     PeerRefused,
     PeerSession,
+    PeerWaits,
     SendControl,
     State,
 )
 from laps.telemetry.records import tracks_of
 from laps.tracks.tracks import Tracks
-from laps.types import DataDirection, PeerMode, TrackName, format_node_id, hash_track
-from laps.wire.extensions import EXTENDED_CODECS, GoAway, RelayRequest, RelayResponse
-from laps.wire.peering import (
-    CODECS,
-    AnnounceInfoAdv,
-    AnnounceInfoWd,
-    Connect,
-    NodeInfoAdv,
-    NodeInfoWd,
-    SubscribeInfoAdv,
-    SubscribeInfoWd,
-    SubscribeNodeSetAdv,
-    SubscribeNodeSetWd,
-)
+from laps.types import DataDirection, PeerMode, format_node_id, hash_track
+from laps.wire.extensions import EXTENDED_CODECS
+from laps.wire.peering import CODECS, Connect, ResponseCode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Sequence
@@ -68,13 +61,14 @@ if TYPE_CHECKING:
     from laps.infobase.namespaces import Names
     from laps.infobase.nodes import SessionId
     from laps.relay.extensions import ExtensionEvent
+    from laps.relay.peers import PeerArrived
     from laps.relay.ports import Link
+    from laps.relay.stub import StubClient
     from laps.routing.plan import Plan
     from laps.sessions.peer import Effect, Event
     from laps.tracks.ports import Client
     from laps.tracks.subscription import Subscription
-    from laps.types import AnnounceInfo, NodeId, NodeInfo, TrackHash
-    from laps.wire.peering import Message
+    from laps.types import AnnounceInfo, NodeId, NodeInfo, TrackHash, TrackKey, TrackName
 
 
 class Relay:
@@ -89,11 +83,10 @@ class Relay:
         self.rules = RULES[role]
         self.settings = settings
         self.counters = RelayCounters()
-        self.events: deque[ExtensionEvent | PeerArrived] = deque(maxlen=MAX_EVENTS)
-        "What the shell may want to know; the oldest go when nobody looks."
+        self.events: deque[ExtensionEvent | PeerArrived] = deque()
+        "What the shell wants to know, and takes after each call: none of it is lost."
         self.journal = Journal()
         "What has happened, to be told."
-        self._epoch = epoch
         self._timers = Timers()
         draining = Draining()
         self.nodes = Nodes(self_info.id, draining.select)
@@ -103,13 +96,15 @@ class Relay:
         self.peers = self.links.peers
         self.router = Router(self.nodes, self.links, draining)
         self.fib = Fib(self.router)
+        self._sets = Sets(self.fib, self.links)
         self.tracks = Tracks(self_info.id, self.subscribes, self.fib, settings.cache)
         self._began = self.tracks.shared.began
         self.data = DataPlane(
-            self.fib, self.links, self.tracks, settings.hold_s, settings.hold_bytes
+            self.fib, self._sets, self.links, self.tracks, settings.hold_s, settings.hold_bytes
         )
         self._stubs: dict[SessionId, StubClient] = {}
         self.reach = Reach(self_info.id, self.nodes, self.links, self._stubs, self.tracks, self.fib)
+        corrections = Corrections(self.id, self.journal, self.counters)
         self.extensions = Extensions(
             self_info.id,
             role,
@@ -118,6 +113,7 @@ class Relay:
             self.links,
             self.events,
             settings.extensions,
+            corrections,
             epoch,
         )
         self._exchange = Exchange(
@@ -137,13 +133,17 @@ class Relay:
             self._exchange,
             self.links,
             self.reach,
+            self._sets,
             self._timers,
+            corrections,
             epoch,
             is_stub=role is Role.STUB,
             keeps=self.rules.keeps_subscribes or settings.reflect,
             own=frozenset(hash_track(own).full_name_hash for own in tracks_of(self_info.id)),
         )
-        self._admission = Admission(self_info.id, self.rules, self.links, self.counters)
+        self._admission = Admission(
+            self_info.id, self.rules, self.links, self.nodes, self.journal, self.counters
+        )
         self._introduction = Introduction(
             self_info.id,
             role,
@@ -153,18 +153,57 @@ class Relay:
             self._exchange,
             self._subscribes,
         )
+        self._nearest_edge = NearestEdge(
+            self.links, self._subscribes, self._introduction, self._timers
+        )
+        self._control_streams = ControlStreams(
+            self.links, self.fib, self._stubs, self._introduction, self._timers, settings.hold_s
+        )
         self.ingress = IngressSets(
-            self_info.id, self.fib, self.links, self._timers, settings.hold_s
+            self_info.id, self.fib, self._sets, self.links, self._timers, settings.hold_s
         )
         self._paths = Paths(
             self.id,
             self.nodes,
-            self.links,
             self.router,
             self.fib,
+            self._sets,
             self._subscribes,
             self.extensions,
             self._exchange,
+        )
+        self._arrivals = Arrivals(
+            self.id,
+            self._admission,
+            self._introduction,
+            self._paths,
+            self.links,
+            self._stubs,
+            self.events,
+            self.journal,
+        )
+        self._receiving = Receiving(
+            self.rules,
+            self.counters,
+            settings.limits,
+            self.nodes,
+            self.subscribes,
+            self._stubs,
+            self._paths,
+            self._subscribes,
+            self.tracks,
+            self.ingress,
+            self.data,
+            self.reach,
+            self.extensions,
+        )
+        self._due: tuple[Due, ...] = (
+            self._exchange,
+            self._sets,
+            self.ingress,
+            self.data,
+            self._subscribes,
+            self.extensions,
         )
 
     # -- links -------------------------------------------------------------------------------------
@@ -180,9 +219,8 @@ class Relay:
         self.links.links[link.id] = link
         codecs = EXTENDED_CODECS if link.extended else CODECS
         if link.dialled:
-            if not self.rules.carries_data:
-                mode = PeerMode.CONTROL
-            connect = Connect(mode, direction, self.self_info)
+            asked = mode if self.rules.carries_data else PeerMode.CONTROL
+            connect = Connect(asked, direction, self.self_info)
             session, effects = PeerSession.dial(connect, link.open_control(), codecs)
         else:
             session, effects = PeerSession(self.self_info, self._admission.admit, codecs), []
@@ -196,6 +234,8 @@ class Relay:
             return
         if not stream_id & 2:
             self._perform(peer_link, peer_link.session.receive(stream_id, data), now)
+            if fin:
+                self._control_streams.ended(link.id, stream_id, now)
             return
         if peer_link.session.state is State.AWAIT_RESPONSE:
             if not peer_link.early:
@@ -225,10 +265,18 @@ class Relay:
         """The peer gave a stream up."""
         if stream_id & 2:
             self.data.reset(link.id, stream_id, code, now)
+        else:
+            self._control_streams.ended(link.id, stream_id, now)
+
+    def link_stopped(self, link: Link, stream_id: int, now: float) -> None:
+        """The peer reads no more of a stream that we write."""
+        if not stream_id & 2:
+            self._control_streams.ended(link.id, stream_id, now)
 
     def link_closed(self, link: Link, now: float, reason: str = "") -> None:
         """A connection is closed, whoever did it and why: everything learned from it goes."""
         self.links.links.pop(link.id, None)
+        self._admission.forget(link.id)
         self.extensions.link_closed(link.id)
         peer_link = self.links.peer_links.pop(link.id, None)
         self.data.close_link(link.id, now)
@@ -240,25 +288,36 @@ class Relay:
             self.client_closed(stub, now)
         if not peer.links:
             del self.peers[peer.node_id]
-            peer.confirmed = None
+            peer.confirm_at = None
             self.journal.note(now, "peer_down", format_node_id(peer.node_id), reason=reason)
         touched = {change.node_id for change in self.nodes.close_session(link.id)}
-        self.ingress.close_link(link.id)
+        self.ingress.close_link(link.id, now)
         touched |= self._introduction.elect(peer, now)
         if peer_link.first_node_at is not None:
             # Before nodes without a way are forgotten, with their subscribes.
             self._paths.take_late(peer, now)
         self._paths.changed(touched, now)
-        self.links.send_sns(self.fib.close_link(link.id))
+        self._paths.srtt_changed(peer, now)
+        self.fib.close_link(link.id)
+        self._sets.changed(now)
         if peer is self._subscribes.parent and peer.control is None:
             self._introduction.adopt_parent(now)
+        for held in self._admission.released(peer.node_id):
+            self._perform(held, held.session.decide(ResponseCode.OK), now)
+
+    def link_writable(self, link: Link, now: float) -> None:
+        """A link has room for control messages again."""
+        peer_link = self.links.peer_links.get(link.id)
+        if peer_link is not None and peer_link.outbox:
+            self.links.pump(peer_link)
 
     def link_srtt(self, link: Link, now: float) -> None:
         """The round trip of a link may have changed."""
         peer_link = self.links.peer_links.get(link.id)
-        if peer_link is None or peer_link.peer is None or peer_link.peer.is_stub:
-            return
-        self._paths.srtt_changed(peer_link, now)
+        if peer_link is not None and peer_link.peer is not None:
+            self._paths.srtt_changed(peer_link.peer, now)
+            if self.role is Role.STUB:
+                self._nearest_edge.review(now)
 
     # -- clients -----------------------------------------------------------------------------------
 
@@ -268,7 +327,7 @@ class Relay:
         """A publisher offers a namespace or a track; `names` are told to relays that take them."""
         if names is not None:
             self.extensions.announce(client, *names, now)
-        keys = self.tracks.announce(client, info, _track(names))
+        keys = self.tracks.announce(client, info, track_of(names))
         if keys is not None:
             self._subscribes.review_all(keys, now)
             self._subscribes.announced(info, added=True)
@@ -279,7 +338,7 @@ class Relay:
         """A publisher offers it no more."""
         if names is not None:
             self.extensions.unannounce(client, *names, now)
-        keys = self.tracks.unannounce(client, info, _track(names))
+        keys = self.tracks.unannounce(client, info, track_of(names))
         if keys is not None:
             self._subscribes.review_all(keys, now)
             self._subscribes.announced(info, added=False)
@@ -301,6 +360,10 @@ class Relay:
     def unsubscribe(self, client: Client, track: TrackName, now: float) -> None:
         """A client no longer wants a track; the network hears of it a little later."""
         self._subscribes.unsubscribe(client, hash_track(track), now)
+
+    def review(self, key: TrackKey, now: float) -> None:
+        """Publishers of a track that refused it, or ended it, may be asked again."""
+        self._subscribes.review(key, now)
 
     def client_closed(self, client: Client, now: float) -> None:
         """A client has left, with all it offered and wanted."""
@@ -333,43 +396,32 @@ class Relay:
         """A publisher gave a stream up."""
         self.data.reset(client, stream_key, code, now)
 
-    def publish_datagram(
-        self, client: Client, track: TrackHash, data: bytes, priority: int, now: float
-    ) -> None:
+    def publish_datagram(self, client: Client, track: TrackHash, data: bytes, now: float) -> None:
         """A publisher's datagram."""
         self.data.publish_datagram(client, track, data, now)
 
     # -- time --------------------------------------------------------------------------------------
 
-    def follow_plan(self, plan: Plan) -> None:
+    def follow_plan(self, plan: Plan, now: float) -> None:
         """Lay a plan over selection, in place of the one before; streams finish where they run."""
-        self._paths.follow(plan)
+        self._paths.follow(plan, now)
 
     def tick(self, now: float) -> None:
         """Do what has fallen due."""
         self._timers.run(now)
-        if self._exchange.flush_at is not None and self._exchange.flush_at <= now:
-            self._exchange.flush()
-        self.data.expire(now)
-        self._subscribes.tick(now)
-        self.extensions.tick(now)
+        for part in self._due:
+            part.tick(now)
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
-        due = [
-            self._timers.next,
-            self._exchange.flush_at,
-            self.data.next_expiry(),
-            self._subscribes.deadline(),
-            self.extensions.deadline(),
-        ]
+        due = [self._timers.next, *(part.deadline() for part in self._due)]
         return min((at for at in due if at is not None), default=None)
 
     def drain(self, now: float) -> None:
         """Say that we leave, stay for the grace, and stop."""
-        at = self.extensions.drain(now)
-        if at > now:
-            self._timers.at(at, self._stop)
+        grace_s, at = self.settings.extensions.grace_s, self.extensions.drain(now)
+        if self._exchange.leave() or at > now:
+            self._timers.at(now + grace_s, self._stop)
         else:
             self._stop(now)
 
@@ -377,7 +429,7 @@ class Relay:
         """Stop in good order: withdraw what we subscribed to, and close every link."""
         self._subscribes.withdraw_all(now)
         for link in list(self.links.links.values()):
-            link.close(CloseCode.GRACEFUL, "the relay stops")
+            link.close(CloseCode.GRACEFUL if link.extended else CloseCode.GOAWAY, "the relay stops")
 
     # -- looking in --------------------------------------------------------------------------------
 
@@ -393,8 +445,10 @@ class Relay:
 
     def is_idle(self) -> bool:
         """Whether nothing is about to be said or dropped."""
-        waiting = self._timers or self.data.holding or self._exchange.flush_at is not None
-        return not waiting and self._subscribes.is_idle and self.extensions.is_idle()
+        waiting = self._timers or self.data.holding or self._exchange.deadline() is not None
+        waiting = waiting or any(link.outbox for link in self.links.peer_links.values())
+        waiting = waiting or not (self._sets.is_idle and self._subscribes.is_idle)
+        return not waiting and self.extensions.is_idle()
 
     def sizes(self) -> dict[str, int]:
         """How full each table is."""
@@ -409,6 +463,9 @@ class Relay:
             "streams": len(self.data),
             "metrics": len(self.extensions.metrics),
             "namespaces": len(self.extensions.namespaces),
+            "confirmed": sum(len(link.confirmed) for link in self.links.peer_links.values()),
+            "offered": sum(len(link.offered) for link in self.links.peer_links.values()),
+            "told_to_stubs": self.extensions.told_to_stubs,
         }
 
     # -- messages ----------------------------------------------------------------------------------
@@ -421,79 +478,23 @@ class Relay:
                     self.links.write(peer_link, effect)
                 case EndStream(stream_id, code):
                     link.end_stream(stream_id, code)
+                    self._control_streams.moved(peer_link, now)
                 case PeerConnected():
-                    self._connected(peer_link, effect, now)
-                    early, peer_link.early = peer_link.early, []
-                    for item in early:
+                    self._arrivals.connected(peer_link, effect, now)
+                    for item in peer_link.take_early():
                         self.link_data(link, *item, now)
-                case PeerRefused(code):
-                    link.close(CloseCode.GRACEFUL, f"refused with response code {int(code)}")
+                case PeerWaits(connect):
+                    self._admission.hold(peer_link, connect)
+                    self._timers.at(now + self.settings.probe_s, partial(self._refuse, peer_link))
+                case PeerRefused():
+                    link.close(CloseCode.GRACEFUL, effect.describe(self.id, dialled=link.dialled))
                 case ControlReceived(message):
                     self.counters.control_received += 1
                     if peer_link.peer is not None:
-                        self._receive(peer_link, peer_link.peer, message, now)
+                        self._receiving.receive(peer_link, peer_link.peer, message, now)
 
-    def _connected(self, peer_link: PeerLink, event: PeerConnected, now: float) -> None:
-        link, info = peer_link.link, replace(event.node_info, path=())
-        if not self._admission.is_welcome(info):
-            link.close(CloseCode.GRACEFUL, "this node id or type cannot be a peer")
-            return
-        peer = self.peers.get(info.id) or Peer(info)
-        peer_link.mode, peer_link.direction = event.peer_mode, event.data_direction
-        for lost in self._introduction.replaced(peer, peer_link):
-            reason = "replaced by a new connection"
-            lost.link.close(CloseCode.GRACEFUL, reason)
-            self.link_closed(lost.link, now, reason)
-        self.peers[info.id] = peer
-        if not peer.links:
-            kind, mode = info.type.name.lower(), event.peer_mode.name.lower()
-            self.journal.note(now, "peer_up", format_node_id(info.id), f"{kind} for {mode}")
-        peer.links[link.id] = peer_link
-        peer_link.peer, peer_link.established_at = peer, now
-        self.events.append(PeerArrived(link.id, info, event.peer_mode))
-        peer_link.srtt_us = link.srtt_us
-        if peer.is_stub:
-            self._stubs[link.id] = StubClient(
-                peer, link, self.id, self.links, self.subscribes, self._epoch
-            )
-        touched = set() if peer.is_stub else {info.id}
-        touched |= self._introduction.elect(peer, now)
-        self._paths.changed(touched, now)
-
-    def _receive(self, peer_link: PeerLink, peer: Peer, message: Message, now: float) -> None:
-        link = peer_link.link
-        stub = self._stubs.get(link.id)
-        takes_data = self.rules.carries_data and peer_link.receives_data
-        takes_control = peer_link.has_control
-        match message:
-            case NodeInfoAdv(info) | NodeInfoWd(info) if takes_control and not peer.is_stub:
-                added = isinstance(message, NodeInfoAdv)
-                self._paths.node_said(peer, peer_link, info, added=added, now=now)
-            case SubscribeInfoAdv(info) | SubscribeInfoWd(info) if takes_control:
-                added = isinstance(message, SubscribeInfoAdv)
-                self._subscribes.receive(peer_link, peer, info, stub, added=added, now=now)
-            case AnnounceInfoAdv(info) | AnnounceInfoWd(info) if stub is not None:
-                added = isinstance(message, AnnounceInfoAdv)
-                change = self.tracks.announce if added else self.tracks.unannounce
-                self._subscribes.review_all(change(stub, info) or (), now)
-            case SubscribeNodeSetAdv(sns_id, nodes) if takes_data:
-                self.ingress.advertised(link.id, sns_id, nodes)
-                self.data.sns_known(link, sns_id, now)
-                self.reach.serve_joining(now)
-            case SubscribeNodeSetWd(sns_id) if takes_data:
-                known = self.ingress.withdrawn(link.id, sns_id, now)
-                self.counters.unknown_sns_withdraws += not known
-            case RelayRequest() | RelayResponse() if takes_control:
-                self.reach.receive(message)
-            case GoAway():
-                self._paths.changed(self.extensions.peer_leaves(peer, message, now), now)
-            case _:
-                taken = self.extensions.receive(peer, message, now, stub, peer_link)
-                self.counters.unwanted_messages += not taken
-
-
-def _track(names: Names | None) -> TrackName | None:
-    """The track that is offered, if it is one and not all below a namespace."""
-    if names is None or names[1] is None:
-        return None
-    return TrackName(names[0], names[1])
+    def _refuse(self, peer_link: PeerLink, now: float) -> None:
+        """A newcomer has waited for the peer that has its id to be gone, and it is not."""
+        if self._admission.gives_up(peer_link, now):
+            refused = peer_link.session.decide(ResponseCode.CONNECTION_ERROR)
+            self._perform(peer_link, refused, now)

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
 
 from laps.tracks.cache import CacheLimits
-
-# More than a shell leaves unread in one turn, unless it does not read them at all.
-MAX_EVENTS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +17,21 @@ class ExtensionSettings:
     "How long a node that is back has to say what it still offers."
     grace_s: float = 5.0
     "How long we stay after GOAWAY: two hops learn of other ways, at 2 s each, and take them."
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLimits:
+    """How much one link may make us hold. More than any network has, and less than memory."""
+
+    nodes: int = 100_000
+    "200 bytes each, and as much again for each peer that is told of it."
+    subscribes: int = 10_000_000
+    "300 bytes each."
+    namespaces: int = 1_000_000
+    announces: int = 100_000
+    "Of a Stub."
+    sets: int = 1_000_000
+    "Of subscriber nodes, one for each track that is sent."
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +50,13 @@ class RelaySettings:
     "How much of it waits for each link."
     confirm_s: float = 5.0
     "How long a node that is back has to say what it still subscribes to."
+    probe_s: float = 3.0
+    "How long a newcomer waits while the peer that has its id is probed."
     orphan_s: float = 10.0
     "How long subscribes are kept of a node that nobody has told us of."
     extensions: ExtensionSettings = field(default_factory=ExtensionSettings)
     cache: CacheLimits = field(default_factory=CacheLimits)
+    limits: PeerLimits = field(default_factory=PeerLimits)
 
 
 @dataclass(slots=True)
@@ -54,3 +68,9 @@ class RelayCounters:
     refused_peers: int = 0
     unwanted_messages: int = 0
     unknown_sns_withdraws: int = 0
+    double_node_ids: int = 0
+    "Times that two relays were found to have the same id."
+    peers_over_limit: int = 0
+    "Links that were closed because the peer told of too much."
+    unsendable_messages: int = 0
+    "What no message can hold, and was left out: a defect, here or at a peer."

@@ -6,7 +6,7 @@ it data under SNS ids of its own, one for each track, with the Stub as the only 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from laps.relay.framing import DirectStream, Wrapped
 from laps.routing.forwarding import SnsIds
@@ -23,12 +23,14 @@ from laps.wire.peering import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from laps.infobase.subscribes import Subscribes
     from laps.relay.peers import Links, Peer
     from laps.relay.ports import Link
     from laps.tracks.ports import OutStream
     from laps.types import NodeId, SnsId, TrackHash, TrackKey
     from laps.wire.peering import Message
+
+# A Stub remembers for a minute what was withdrawn: more than is withdrawn from one within it.
+MAX_WITHDRAWN: Final = 50_000
 
 
 class StubClient:
@@ -42,19 +44,16 @@ class StubClient:
         link: Link,
         self_id: NodeId,
         links: Links,
-        subscribes: Subscribes,
-        epoch: int,
     ) -> None:
-        """`subscribes` and `epoch` tell which sequence numbers are new to the Stub."""
         self.peer = peer
         self._link = link
         self._self_id = self_id
         self._links = links
-        self._subscribes = subscribes
-        self._epoch = epoch
-        self._asked: dict[TrackKey, bytes] = {}
+        self._asked: dict[TrackKey, tuple[TrackHash, bytes]] = {}
+        self._sequences: dict[TrackKey, int] = {}
+        "The last of each track that is asked for, or was; what was said last is at the end."
         self._sent = 0
-        "Sequence numbers used: each message to the Stub is newer than the one before."
+        "How much was said: a track that was not spoken of for long begins here."
         self._ids = SnsIds()
         self._sets: dict[TrackKey, SnsId] = {}
 
@@ -70,13 +69,20 @@ class StubClient:
 
     def subscribe(self, track: TrackHash, subscribe_data: bytes) -> None:
         """Ask the Stub for a track that it announced."""
-        self._asked[track.full_name_hash] = subscribe_data
+        self._asked[track.full_name_hash] = track, subscribe_data
         self._send(SubscribeInfoAdv(self._info(track, subscribe_data)))
 
     def unsubscribe(self, track: TrackHash) -> None:
         """Nobody wants the track any more."""
-        data = self._asked.pop(track.full_name_hash, b"")
+        _, data = self._asked.pop(track.full_name_hash, (track, b""))
         self._send(SubscribeInfoWd(self._info(track, data)))
+
+    def repeat(self) -> None:
+        """Say all again that it is asked for and sent: it may have been lost."""
+        for sns_id in self._sets.values():
+            self._send(SubscribeNodeSetAdv(sns_id, (self.peer.node_id,)))
+        for track, data in list(self._asked.values()):
+            self._send(SubscribeInfoAdv(self._info(track, data)))
 
     def open_stream(self, track: TrackHash, priority: int, ttl_us: int) -> OutStream:
         """A stream of a track to the Stub."""
@@ -119,10 +125,20 @@ class StubClient:
         return sns_id
 
     def _info(self, track: TrackHash, subscribe_data: bytes) -> SubscribeInfo:
+        """The next message about a track; only its own series tells the Stub which is newer."""
         self._sent += 1
-        last = self._subscribes.sequence(self._self_id, track.full_name_hash)
-        sequence = (next_sequence(last, self._epoch) + self._sent) & 0xFFFF
+        key = track.full_name_hash
+        sequence = next_sequence(self._sequences.pop(key, None), self._sent)
+        self._sequences[key] = sequence
+        if len(self._sequences) > len(self._asked) + MAX_WITHDRAWN:
+            self._forget_oldest()
         return SubscribeInfo(sequence, self._self_id, track, subscribe_data)
+
+    def _forget_oldest(self) -> None:
+        """Give up the sequences of half of the tracks that are no longer asked for."""
+        left = [key for key in self._sequences if key not in self._asked]
+        for key in left[: MAX_WITHDRAWN // 2]:
+            del self._sequences[key]
 
 
 class _StubStream(DirectStream):

@@ -4,7 +4,9 @@ An s-relay's word counts by its sequence number. Beyond that:
 
 - A node that is back has some seconds to say what it still subscribes to. Its neighbour, to whom it
   says so first, withdraws the rest on its behalf.
-- A relay that hears something untrue about itself says what is true, with a higher number.
+- A relay that receives something untrue or newer about itself sends what is true, with a higher
+  number. So it reaches a relay again whose numbers began anew at a restart: whoever receives a
+  word that is older than the one held answers with that.
 - What is said of a node that nobody has told us of is kept for a while; the node may follow.
 
 Whatever changes who wants a track ends in `review`, which does what the track's change asks for.
@@ -12,22 +14,28 @@ Whatever changes who wants a track ends in `review`, which does what the track's
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from laps.infobase.subscribes import SeenSubscribes
+from laps.relay.sets import MOST_IN_A_TURN
 from laps.relay.stub import StubClient
+from laps.tracks.publication import NewGroupWanted
 from laps.types import SubscribeInfo, next_sequence
+from laps.wire.moqt.carried_subscribe import carried_subscribe
 from laps.wire.peering import AnnounceInfoAdv, AnnounceInfoWd, SubscribeInfoAdv, SubscribeInfoWd
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Hashable, Iterable, Iterator
 
     from laps.infobase.nodes import Nodes
     from laps.infobase.subscribes import Subscribes
+    from laps.relay.corrections import Corrections
     from laps.relay.exchange import Exchange
     from laps.relay.peers import Links, Peer, PeerLink
     from laps.relay.reach import Reach
+    from laps.relay.sets import Sets
     from laps.relay.settings import RelaySettings
     from laps.relay.timers import Timers
     from laps.tracks.ports import Client
@@ -50,7 +58,9 @@ class SubscribeExchange:
         exchange: Exchange,
         links: Links,
         reach: Reach,
+        sets: Sets,
         timers: Timers,
+        corrections: Corrections,
         epoch: int,
         *,
         is_stub: bool,
@@ -71,13 +81,17 @@ class SubscribeExchange:
         self._exchange = exchange
         self._links = links
         self._reach = reach
+        self._sets = sets
         self._timers = timers
+        self._corrections = corrections
         self._epoch = epoch
         self._is_stub = is_stub
         self._keeps = keeps
         self._own = own
         self._seen = SeenSubscribes()
         self._orphans: dict[NodeId, float] = {}
+        self._reviews: deque[Iterator[TrackKey]] = deque()
+        "Tracks whose publishers came or left, to be reviewed."
 
     # -- the Edge of a Stub ------------------------------------------------------------------------
 
@@ -85,20 +99,28 @@ class SubscribeExchange:
         """A Stub speaks with one Edge at a time, the nearest, so that nothing comes twice."""
         able = [peer for peer in peers if peer.control is not None]
         self.parent = min(able, key=lambda peer: (peer.control_srtt_us, peer.node_id), default=None)
-        for _, announce in self._tracks.announces:
-            self._tell_parent(AnnounceInfoAdv(replace(announce, source_node_id=self._self_id)))
-        for info in self._subscribes.of_source(self._self_id):
-            self._tell_parent(SubscribeInfoAdv(info))
+        if self.parent is not None and self.parent.control is not None:
+            self._links.page(self.parent.control, "all", self._all_for_parent())
         return self.parent
 
     def announced(self, info: AnnounceInfo, *, added: bool) -> None:
         """Tell the Edge what our publishers offer, or no longer do."""
         own = replace(info, source_node_id=self._self_id)
-        self._tell_parent(AnnounceInfoAdv(own) if added else AnnounceInfoWd(own))
+        names = (info.namespace_hashes, info.name_hash)
+        self._tell_parent(names, AnnounceInfoAdv(own) if added else AnnounceInfoWd(own))
 
-    def _tell_parent(self, message: Message) -> None:
-        if self.parent is not None:
-            self._links.send(self.parent, message)
+    def _all_for_parent(self) -> Iterator[Message]:
+        announces = self._tracks.announces
+        for origin, announce in announces:
+            if announces.has(origin, announce):  # still, after a wait for room
+                yield AnnounceInfoAdv(replace(announce, source_node_id=self._self_id))
+        for key in self._subscribes.of(self._self_id):
+            if (info := self._subscribes.get(self._self_id, key)) is not None:
+                yield SubscribeInfoAdv(info)
+
+    def _tell_parent(self, key: Hashable, message: Message) -> None:
+        if self.parent is not None and self.parent.control is not None:
+            self._links.say(self.parent.control, key, message)
 
     # -- publishers --------------------------------------------------------------------------------
 
@@ -109,6 +131,7 @@ class SubscribeExchange:
         if track is None:
             return
         self._links.send_sns(change.sns)
+        self._sets.changed(now)
         for client, node_id in change.joined:
             self._reach.catch_up(track, client, node_id, now)
         for publication in change.ask:
@@ -119,9 +142,20 @@ class SubscribeExchange:
             self.announced(info, added=False)
 
     def review_all(self, keys: Iterable[TrackKey], now: float) -> None:
-        """Somebody who offers tracks came or left."""
-        for key in keys:
-            self.review(key, now)
+        """Somebody who offers tracks came or left; a great many of them are left for later."""
+        self._reviews.append(iter(keys))
+        if len(self._reviews) == 1:
+            self._review_some(now)
+
+    def _review_some(self, now: float) -> None:
+        left = MOST_IN_A_TURN
+        while self._reviews and left:
+            key = next(self._reviews[0], None)
+            if key is None:
+                self._reviews.popleft()
+            else:
+                left -= 1
+                self.review(key, now)
 
     # -- our own -----------------------------------------------------------------------------------
 
@@ -134,8 +168,9 @@ class SubscribeExchange:
         subscription: Subscription | None = None,
     ) -> None:
         """A client wants a track; the network hears of it if it is the first here."""
-        first = self._tracks.subscribe(client, track, subscribe_data, now, subscription)
         found = self._tracks.track(track, now)
+        again = client in found.subscribers
+        first = self._tracks.subscribe(client, track, subscribe_data, now, subscription)
         stays, found.leaving_at = found.leaving_at is not None, None
         data = found.subscribe_data
         self.review(track.full_name_hash, now)
@@ -143,7 +178,35 @@ class SubscribeExchange:
             sequence = self._next_sequence(track.full_name_hash, now)
             info = SubscribeInfo(sequence, self._self_id, track, data)
             if self._subscribes.add(info, now) is not None:
-                self._tell(info, added=True, heard_from=None)
+                self._tracks.noted(track, data)
+                self._tell(info, added=True)
+        elif again:
+            self._asks_again(track, subscribe_data, now)
+
+    def _asks_again(self, track: TrackHash, subscribe_data: bytes, now: float) -> None:
+        """A subscriber wants something else of a track that it has: the network hears of it."""
+        held = self._subscribes.get(self._self_id, track.full_name_hash)
+        if held is None or held.subscribe_data == subscribe_data:
+            return
+        sequence = self._next_sequence(track.full_name_hash, now)
+        info = replace(held, sequence=sequence, subscribe_data=subscribe_data)
+        if self._subscribes.add(info, now) is not None:
+            self._tell(info, added=True)
+            self._pass_on(info)
+
+    def _pass_on(self, info: SubscribeInfo) -> None:
+        """What a subscriber elsewhere asks of publishers here that send already."""
+        track = self._tracks.get(info.track_hash.full_name_hash)
+        asked = [] if track is None else [it for it in track.publishers.values() if it.wanted]
+        if track is None or not asked:
+            return
+        request = carried_subscribe(info.subscribe_data)
+        if request is None or request.new_group is None:
+            return
+        self._tracks.events.append(NewGroupWanted(track.key, request.new_group))
+        for publication in asked:
+            if isinstance(publication.publisher, StubClient):
+                publication.publisher.subscribe(track.hash, bytes(info.subscribe_data))
 
     def unsubscribe(self, client: Client, track: TrackHash, now: float) -> None:
         """A client no longer wants a track; the network hears of it a little later."""
@@ -174,7 +237,8 @@ class SubscribeExchange:
             return
         info = replace(held, sequence=self._next_sequence(track.full_name_hash, now))
         if self._subscribes.withdraw(info, now) is not None:
-            self._tell(info, added=False, heard_from=None)
+            self._tracks.noted(track, b"")
+            self._tell(info, added=False)
 
     def _next_sequence(self, key: TrackKey, now: float) -> int:
         """After the last one sent, or, when that is forgotten, after any sent before a restart."""
@@ -204,11 +268,15 @@ class SubscribeExchange:
         elif info.source_node_id == self._self_id:
             self._correct(info, added=added, now=now)
         elif self._keeps or self._is_stub or key in self._own:
-            if added and info.source_node_id == peer.node_id:
-                peer_link.confirmed.add(key)
+            if info.source_node_id == peer.node_id:
+                self._note_confirmed(peer_link, peer, key, added=added, now=now)
             self._take(info, added=added, heard_from=peer, now=now)
-        elif not self._seen.seen(info, now):
-            self._exchange.flood(info, added=added, heard_from=peer, stateless=True)
+        else:
+            known = self._seen.sequence(info.source_node_id, key) is not None
+            if not self._seen.seen(info, now):
+                self._exchange.flood(
+                    info, added=added, heard_from=peer, known=known, stateless=True
+                )
 
     def _stub_subscribes(self, stub: StubClient, info: SubscribeInfo, now: float) -> None:
         track = self._tracks.get(info.track_hash.full_name_hash)
@@ -221,20 +289,43 @@ class SubscribeExchange:
         """A peer is there, or there again: it is about to say what it subscribes to."""
         if not self._keeps and next(self._subscribes.of_source(peer.node_id), None) is None:
             return
-        confirmed: set[TrackKey] = set()
-        peer.confirmed = confirmed
-        at = now + self._settings.confirm_s
-        self._timers.at(at, lambda now: self._confirm(peer, confirmed, now))
+        if peer.confirm_at is None:
+            self._timers.at(now + self._settings.confirm_s, lambda now: self._confirm(peer, now))
+        peer.confirm_at = now + self._settings.confirm_s
 
-    def node_known(self, node_id: NodeId) -> None:
-        """A way to a node is known."""
-        self._orphans.pop(node_id, None)
+    def _note_confirmed(
+        self, peer_link: PeerLink, peer: Peer, key: TrackKey, *, added: bool, now: float
+    ) -> None:
+        """A peer says something of its own: while it repeats what is known, it is not done."""
+        if not added:
+            for link in peer.links.values():
+                link.confirmed.discard(key)
+            return
+        peer_link.confirmed.add(key)
+        if peer.confirm_at is not None and self._subscribes.holds(peer.node_id, key):
+            peer.confirm_at = now + self._settings.confirm_s
+
+    def node_known(self, node_id: NodeId, now: float) -> None:
+        """A way to a node is known; where its subscribes came first, open streams wait for it."""
+        if self._orphans.pop(node_id, None) is None:
+            return
+        for key in self._subscribes.of(node_id):
+            track = self._tracks.get(key)
+            for client in () if track is None else list(track.publishers):
+                if track is not None:
+                    self._reach.catch_up(track, client, node_id, now)
 
     def purge(self, node_id: NodeId, now: float) -> None:
         """No way leads to a node any more, so nothing can be sent to its subscribers."""
         self._seen.purge_source(node_id)
-        for info in self._subscribes.purge_source(node_id):
-            self.review(info.track_hash.full_name_hash, now)
+        self._subscribes.purge_source(node_id)
+
+    def forget(self, now: float) -> None:
+        """Do what follows for the tracks of nodes that are gone, for some of them."""
+        for node_id, track in self._subscribes.purged(MOST_IN_A_TURN):
+            self._reach.leave(node_id, track.full_name_hash, now)
+            self._tracks.noted(track, b"")
+            self.review(track.full_name_hash, now)
 
     def tick(self, now: float) -> None:
         """Forget what has outlived its time."""
@@ -243,55 +334,73 @@ class SubscribeExchange:
             del self._orphans[node_id]
             if self._nodes.best(node_id) is None:
                 self.purge(node_id, now)
+        self.forget(now)
+        self._review_some(now)
 
     def deadline(self) -> float | None:
-        """When `tick` is needed."""
+        """When `tick` wants to be called."""
+        if self._reviews or self._subscribes.is_purging:
+            return 0.0
         due = [self._subscribes.next_expiry, min(self._orphans.values(), default=None)]
         return min((at for at in due if at is not None), default=None)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits for a node."""
-        return not self._orphans
+        """Whether nothing waits for a node, or is left to do."""
+        return not (self._orphans or self._reviews or self._subscribes.is_purging)
 
-    def _take(self, info: SubscribeInfo, *, added: bool, heard_from: Peer, now: float) -> None:
+    def _take(
+        self, info: SubscribeInfo, *, added: bool, heard_from: Peer | None, now: float
+    ) -> None:
+        source, key = info.source_node_id, info.track_hash.full_name_hash
+        known = self._subscribes.sequence(source, key) is not None
         take = self._subscribes.add if added else self._subscribes.withdraw
         change = take(info, now)
         if change is None:
+            if heard_from is not None and not self._is_stub:
+                self._exchange.answer(heard_from, info, added=added)
             return
-        source = info.source_node_id
         if added and self._nodes.best(source) is None:
             self._orphans.setdefault(source, now + self._settings.orphan_s)
+        if not added:
+            self._reach.leave(source, key, now)
+        self._tracks.noted(info.track_hash, info.subscribe_data)
         if not self._is_stub:
-            self._tell(change.info, added=added, heard_from=heard_from)
-        self.review(info.track_hash.full_name_hash, now)
+            self._exchange.flood(change.info, added=added, heard_from=heard_from, known=known)
+        self.review(key, now)
+        if added:
+            self._pass_on(info)
 
-    def _confirm(self, peer: Peer, confirmed: set[TrackKey], now: float) -> None:
+    def _confirm(self, peer: Peer, now: float) -> None:
         """What a node no longer says, some time after it came, is withdrawn on its behalf."""
-        if peer.confirmed is not confirmed:
+        if peer.confirm_at is None:
             return
-        peer.confirmed = None
+        if now < peer.confirm_at:
+            self._timers.at(peer.confirm_at, lambda now: self._confirm(peer, now))
+            return
+        peer.confirm_at = None
         for info in list(self._subscribes.of_source(peer.node_id)):
             key = info.track_hash.full_name_hash
             if not any(key in peer_link.confirmed for peer_link in peer.links.values()):
+                # Told to the node itself too: it may be that its words are late.
                 gone = replace(info, sequence=(info.sequence + 1) & 0xFFFF)
-                self._take(gone, added=False, heard_from=peer, now=now)
+                self._take(gone, added=False, heard_from=None, now=now)
 
     def _correct(self, info: SubscribeInfo, *, added: bool, now: float) -> None:
-        """Somebody speaks of our own subscribes: if it is not so, say what is."""
+        """Somebody speaks of our own subscribes: if it is not so, or not from us, say what is."""
         held = self._subscribes.get(self._self_id, info.track_hash.full_name_hash)
-        if (held is not None) == added:
+        agrees = (held is not None) is added and (held is None or held.sequence == info.sequence)
+        if agrees or not self._corrections.may(info.track_hash.full_name_hash, now):
             return
-        said = replace(info, sequence=(info.sequence + 1) & 0xFFFF)
-        if held is None:
-            self._exchange.flood(said, added=False, heard_from=None)
-        else:
-            truth = replace(held, sequence=said.sequence)
-            if self._subscribes.add(truth, now) is not None:
-                self._tell(truth, added=True, heard_from=None)
+        truth = replace(held or info, sequence=(info.sequence + 1) & 0xFFFF)
+        take = self._subscribes.withdraw if held is None else self._subscribes.add
+        if take(truth, now) is not None:
+            self._tell(truth, added=held is not None)
 
-    def _tell(self, info: SubscribeInfo, *, added: bool, heard_from: Peer | None) -> None:
+    def _tell(self, info: SubscribeInfo, *, added: bool) -> None:
+        """Say something of our own."""
         if not self._is_stub:
-            self._exchange.flood(info, added=added, heard_from=heard_from)
+            self._exchange.flood(info, added=added, heard_from=None)
         else:
-            self._tell_parent(SubscribeInfoAdv(info) if added else SubscribeInfoWd(info))
+            key = info.track_hash.full_name_hash
+            self._tell_parent(key, SubscribeInfoAdv(info) if added else SubscribeInfoWd(info))

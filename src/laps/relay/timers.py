@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import heapq
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+class Due(Protocol):
+    """What has something to do when its time has come, or in pieces, a turn of the loop each."""
+
+    def tick(self, now: float) -> None:
+        """Do what has fallen due."""
+
+    def deadline(self) -> float | None:
+        """When `tick` wants to be called: a time that is past means in the next turn."""
 
 
 class Timers:

@@ -198,7 +198,7 @@ class Publisher:
         head = b"".join(map(encode_varint, (DATAGRAM_TYPE, alias, flow.group, self.number)))
         data = head + bytes([PRIORITY]) + self._payload(flow, is_datagram=True)
         self._next_group(flow)
-        relay.publish_datagram(self, flow.track, data, PRIORITY, now)
+        relay.publish_datagram(self, flow.track, data, now)
 
     def _payload(self, flow: _Flow, *, is_datagram: bool) -> bytes:
         now = self._place.clock.now

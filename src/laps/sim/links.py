@@ -75,6 +75,9 @@ class Host(Protocol):
     def link_reset(self, link: LinkEnd, stream_id: int, code: int) -> None:
         """The peer gave a stream up."""
 
+    def link_writable(self, link: LinkEnd) -> None:
+        """There is room for control messages again."""
+
     def link_closed(self, link: LinkEnd, reason: str) -> None:
         """The connection is over, once and whoever ended it."""
 
@@ -83,10 +86,20 @@ class Cable:
     """The way between two nodes; lane 0 leads from its first node to its second."""
 
     def __init__(
-        self, clock: Clock, there: Conditions, back: Conditions, *, extended: float = 0.0
+        self,
+        clock: Clock,
+        there: Conditions,
+        back: Conditions,
+        *,
+        extended: float = 0.0,
+        control_bytes: float = inf,
     ) -> None:
-        """`extended` is the share of connections that agree on `laps-x1`."""
+        """`extended` is the share of connections that agree on `laps-x1`.
+
+        `control_bytes` of control messages may be on their way, before a relay is asked to wait.
+        """
         self.clock = clock
+        self.control_bytes = control_bytes
         self._extended = extended
         self.lanes = (Lane(clock, there), Lane(clock, back))
         self.is_cut = False
@@ -217,6 +230,8 @@ class Outgoing:
             data = parts[0] if len(parts) == 1 else b"".join(parts)
             other.passed = self._passed
             other.host.link_data(other, self.stream_id, data, chunk.fin)
+            if self.urgent:
+                self._link.control_read(len(data))
 
     def _receive_reset(self, code: int) -> None:
         self.is_gone = True
@@ -263,6 +278,8 @@ class LinkEnd:
         "Told after the relay is."
         self._held: list[Callable[[], None]] = []
         self._streams = [0, 0]
+        self._unread = 0
+        "Bytes of control messages that the peer has not read."
         self._srtt_s = 0.0
         self.measure()
 
@@ -277,6 +294,11 @@ class LinkEnd:
         """As `Link`."""
         return self._open(unidirectional=False).stream_id
 
+    @property
+    def control_room(self) -> float:
+        """As `Link`."""
+        return self.cable.control_bytes - self._unread
+
     def send_control(self, stream_id: int, data: bytes) -> None:
         """As `Link`."""
         stream = self.outgoing.get(stream_id)
@@ -285,10 +307,23 @@ class LinkEnd:
             stream = self.outgoing[stream_id] = Outgoing(self, stream_id, inf, urgent=True)
         if stream.write(data, self.cable.clock.now):
             self._count_control(data)
+            self._unread += len(data)
+
+    def control_read(self, count: int) -> None:
+        """The peer has read so much of what was sent on control streams."""
+        had_room = self.control_room > 0
+        self._unread -= count
+        if self.is_open and not had_room and self.control_room > 0:
+            self.host.link_writable(self)
 
     @property
     def pressed(self) -> bool:
         """As `Link`: a simulated wire takes everything at once."""
+        return False
+
+    @property
+    def crowded(self) -> bool:
+        """As `Link`."""
         return False
 
     @property

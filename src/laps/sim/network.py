@@ -78,9 +78,10 @@ class Network:
         split: float = 0.2,
         noise: float = 0.01,
         extended: float = 0.0,
+        control_bytes: float = inf,
         settings: RelaySettings | None = None,
     ) -> None:
-        """`split` and `noise` are those of `Conditions`, `extended` is that of `Cable`."""
+        """`split` and `noise` are those of `Conditions`, the next two those of `Cable`."""
         self.topology = topology
         self.clock = Clock(seed)
         self.trace = Trace()
@@ -94,7 +95,7 @@ class Network:
             chosen = _with_reflect(defaults, reflect=spec.reflect)
             self.nodes[spec.id] = SimNode(spec, self.clock, chosen, self.trace, self._changed)
         for link in topology.links:
-            self._lay(link, split, noise, extended)
+            self._lay(link, split, noise, extended, control_bytes)
         self.publishers = [
             Publisher(number, spec, self.nodes[spec.node])
             for number, spec in enumerate(topology.publishers)
@@ -112,10 +113,12 @@ class Network:
         self.clock.every(MEASURE_S, self._measure)
         self._disturbed("start")
 
-    def _lay(self, link: Link, split: float, noise: float, extended: float) -> None:
+    def _lay(
+        self, link: Link, split: float, noise: float, extended: float, control_bytes: float
+    ) -> None:
         ends = self.nodes[link.a], self.nodes[link.b]
         there, back = (_conditions(link, split, noise) for _ in ends)
-        cable = Cable(self.clock, there, back, extended=extended)
+        cable = Cable(self.clock, there, back, extended=extended, control_bytes=control_bytes)
         self.cables.append(cable)
         self.cable_ends.append((link.a, link.b))
         for side, name in enumerate("ab"):

@@ -184,6 +184,11 @@ class SimNode:
             self._trace.reset(link, stream_id)
             self._call(link, partial(self.relay.link_reset, link, stream_id, code, self.clock.now))
 
+    def link_writable(self, link: LinkEnd) -> None:
+        """As `Host`."""
+        if self.relay is not None:
+            self._call(link, partial(self.relay.link_writable, link, self.clock.now))
+
     def link_closed(self, link: LinkEnd, reason: str) -> None:
         """As `Host`."""
         self._trace.closed(link)

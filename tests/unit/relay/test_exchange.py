@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laps.relay.roles import Role
-from laps.types import NodeInfo, NodePathItem, NodeType, format_node_id, parse_node_id
+from laps.types import NodeInfo, NodePathItem, NodeType, PeerMode, format_node_id, parse_node_id
 from laps.wire.peering import NodeInfoAdv, NodeInfoWd
 from support.relays import Net, Puppet, Wire
 
@@ -143,13 +143,26 @@ def test_nothing_is_said_twice() -> None:
 def test_a_round_trip_is_news_past_a_tenth_and_a_millisecond(
     before_ms: int, after_ms: int, is_news: bool
 ) -> None:
-    net, _, left, right = listened()
-    left.say(NodeInfoAdv(via("3:1", ("2:1", before_ms))))
+    net = Net()
+    relay, left, right = net.relay("1:1"), net.puppet("2:1"), net.puppet("2:2")
+    wire = net.wire(relay, left, srtt_ms=before_ms)
+    net.wire(relay, right)
     net.run(3.0)
     right.heard.clear()
-    left.say(NodeInfoAdv(via("3:1", ("2:1", after_ms))))
+    wire.here.srtt_us = after_ms * 1000
+    relay.link_srtt(wire.here, net.now)
     net.run(3.0)
     assert len(right.heard) == is_news
+
+
+def test_what_a_peer_says_of_round_trips_is_passed_on_as_it_is() -> None:
+    net, _, left, right = listened()
+    left.say(NodeInfoAdv(via("3:1", ("2:1", 100))))
+    net.run(3.0)
+    left.say(NodeInfoAdv(via("3:1", ("2:1", 101))))
+    net.run(3.0)
+    told = right.heard_of(NodeInfoAdv)[-1].node_info
+    assert told.path[0].srtt_us == 101_000
 
 
 @pytest.mark.parametrize(("after_ms", "is_news"), [(54, False), (60, True)])
@@ -316,3 +329,34 @@ def test_a_ring_comes_to_rest_and_survives_a_cut() -> None:
     net.settle()
     assert all(len(relay.nodes) == 0 for relay in relays)
     assert all(relay.is_idle() for relay in relays)
+
+
+def test_a_round_trip_is_told_within_a_tenth_also_with_two_links() -> None:
+    net = Net()
+    near, far, puppet = net.relay("1:1"), net.relay("1:2"), net.puppet("2:1")
+    first = net.wire(near, far, srtt_ms=100)
+    second = net.wire(near, far, srtt_ms=109, mode=PeerMode.DATA)
+    net.wire(puppet, near)
+    net.run(5.0)
+    first.set_srtt(111)
+    second.set_srtt(119.8)
+    net.run(5.0)
+    told = puppet.heard_of(NodeInfoAdv)[-1].node_info
+    assert told.id == far.id
+    assert told.path[-1].srtt_us == 111_000
+
+
+def test_the_nodes_beyond_a_peer_are_as_far_as_the_peer_whichever_link_told_of_them() -> None:
+    net = Net()
+    near, far, puppet = net.relay("1:1"), net.relay("1:2"), net.puppet("2:1")
+    net.wire(near, far, srtt_ms=50)
+    net.wire(far, net.relay("1:3"), srtt_ms=7)
+    data = net.wire(near, far, srtt_ms=20, mode=PeerMode.DATA)
+    net.wire(puppet, near)
+    net.run(10.0)
+    last = {message.node_info.id: message.node_info for message in puppet.heard_of(NodeInfoAdv)}
+    assert {info.path[-1].srtt_us for info in last.values()} == {20_000}
+    data.cut()
+    net.run(10.0)
+    last = {message.node_info.id: message.node_info for message in puppet.heard_of(NodeInfoAdv)}
+    assert {info.path[-1].srtt_us for info in last.values()} == {50_000}

@@ -64,11 +64,12 @@ def test_the_same_word_by_another_way_goes_no_further(world: World) -> None:
     assert world.extensions.namespaces.counters.duplicates == 1
 
 
-def test_nothing_goes_back_to_the_node_it_is_of(world: World) -> None:
+def test_a_node_receives_what_others_say_of_it(world: World) -> None:
     north, south = world.peer(NORTH), world.peer(SOUTH)
     world.advertise(NORTH, south)
     world.advertise(SOUTH, north)
     world.extensions.receive(north, NamespaceInfoAdv(offer(1, SOUTH)), world.now)
+    assert world.said() == [(SOUTH, NamespaceInfoAdv(offer(1, SOUTH)))]
     world.extensions.receive(north, NodeMetricsAdv(metrics(1, NORTH)), world.now)
     assert world.said() == [(SOUTH, NodeMetricsAdv(metrics(1, NORTH)))]
 
@@ -87,7 +88,7 @@ def test_a_control_link_that_has_not_begun_hears_nothing_yet(world: World) -> No
     world.link(NORTH)
     world.extensions.announce("publisher", ROOM, None, world.now)
     assert world.said() == []
-    world.extensions.begin(world.peers[NORTH], world.now)
+    world.begin(world.peers[NORTH])
     own = offer(EPOCH, SELF)
     assert world.said() == [(NORTH, NamespaceInfoAdv(own))]
 
@@ -122,17 +123,27 @@ def test_a_node_s_words_stand_behind_its_advertisement(world: World) -> None:
     [
         NodeMetricsAdv(metrics(1, NodeId(77))),
         NamespaceInfoAdv(offer(1, NodeId(77))),
-        NodeMetricsAdv(metrics(1, SELF)),
-        NamespaceInfoWd(offer(1, SELF)),
         SubscribeNodeSetWd(SnsId(1)),
     ],
-    ids=["unknown node", "unknown source", "ourselves", "our own", "no extension"],
+    ids=["unknown node", "unknown source", "no extension"],
 )
 def test_what_has_no_place_is_left(world: World, message: Message) -> None:
     north = world.peer(NORTH)
     assert not world.extensions.receive(north, message, world.now)
     assert (len(world.extensions.metrics), len(world.extensions.namespaces)) == (0, 0)
     assert world.events == []
+
+
+@pytest.mark.parametrize(
+    "message", [NodeMetricsAdv(metrics(1, SELF)), NamespaceInfoWd(offer(1, SELF))]
+)
+def test_what_others_say_of_us_is_not_kept(world: World, message: Message) -> None:
+    north = world.peer(NORTH)
+    world.said()
+    assert world.extensions.receive(north, message, world.now)
+    assert (len(world.extensions.metrics), len(world.extensions.namespaces)) == (0, 0)
+    assert world.events == []
+    assert world.said() == []
 
 
 def test_a_node_that_is_gone_is_forgotten_with_all_it_said(world: World) -> None:
@@ -227,7 +238,10 @@ def test_what_a_node_no_longer_says_when_it_is_back_is_withdrawn_for_it(world: W
     assert len(world.extensions.namespaces) == 2
     world.said()
     world.pass_time(0.1)
-    assert world.said() == [(SOUTH, NamespaceInfoWd(replace(gone, sequence=8)))]
+    withdrawal = NamespaceInfoWd(replace(gone, sequence=8))
+    assert sorted(world.said(), key=lambda item: item[0]) == [
+        (node_id, withdrawal) for node_id in sorted([NORTH, SOUTH])
+    ]
     assert list(world.extensions.namespaces) == [offer(8, NORTH)]
 
 

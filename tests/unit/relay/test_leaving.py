@@ -117,8 +117,8 @@ def test_one_relay_stops_in_good_order(world: World, number: int) -> None:
     stopping = world.relays[number]
     links = [end for wire in world.net.wires for end in wire if end.relay is stopping]
     stopping.drain(world.net.now)
-    world.net.run()
-    assert all(end.closed == (CloseCode.GRACEFUL, "the relay stops") for end in links)
+    world.net.run(stopping.settings.extensions.grace_s + 0.1)
+    assert all(end.closed == (CloseCode.GOAWAY, "the relay stops") for end in links)
     assert all(end.other.closed is not None for end in links)
     assert stopping.sizes()["links"] == stopping.sizes()["peers"] == 0
     if stopping in world.edges:
@@ -155,3 +155,26 @@ def test_it_goes_on_as_before_after_everything_was_cut(world: World) -> None:
     for number, (relay, pub) in enumerate(world.clients[::2]):
         world.net.publish(relay, pub, "a/y", (number, 9), b"again")
     assert [sub.got for _, sub in world.clients[1::2]] == [[b"again"] * 4] * 4
+
+
+def test_leaving_plain_peers_have_a_grace_and_hear_of_it_in_the_close() -> None:
+    net = Net()
+    origin, edge = net.relay("1:1"), net.relay("1:2")
+    near, far = net.relay("2:1"), net.relay("2:2")
+    wires = [net.wire(relay, via) for via in (near, far) for relay in (origin, edge)]
+    net.settle()
+    pub, sub = App(), App()
+    net.announce(origin, pub, "a")
+    net.subscribe(edge, sub, "a/x")
+    net.settle()
+    used = near if any(wire.here.sets for wire in wires[:1]) else far
+    used.drain(net.now)
+    net.run()
+    # Nothing is closed yet, and new data goes by the other.
+    assert all(end.closed is None for wire in wires for end in wire)
+    net.publish(origin, pub, "a/x", 0, b"during the grace")
+    assert sub.got == [b"during the grace"]
+    assert origin.nodes.best(edge.id).path.peer_id != used.id  # type: ignore[union-attr]
+    net.run(used.settings.extensions.grace_s + 1)
+    closed = [end.closed for wire in wires for end in wire if end.relay is used]
+    assert closed == [(CloseCode.GOAWAY, "the relay stops")] * 2

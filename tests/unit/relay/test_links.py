@@ -143,6 +143,7 @@ def test_the_same_node_id_twice_the_oldest_lives() -> None:
     net.wire(first, relay)
     second = net.relay("1:2", contact="the second")
     wire = net.wire(second, relay)
+    net.run(3.0)
     assert wire.there.said(ConnectResponse) == [
         ConnectResponse(ResponseCode.CONNECTION_ERROR, None)
     ]

@@ -36,7 +36,7 @@ class Diamond:
         self.net.subscribe(self.edge, self.sub, "a/x")
 
     def follow(self, via: NodeId | None, sequence: int = 1) -> None:
-        self.origin.follow_plan(plan(via, sequence))
+        self.origin.follow_plan(plan(via, sequence), self.net.now)
         self.net.run()
 
     def publish(self, key: object, data: bytes, fin: bool = True) -> None:
@@ -84,7 +84,7 @@ def test_direct_goes_to_the_s_relay_and_a_via_instead_of_it_where_the_plan_says_
 def test_without_the_plan_selection_decides_again() -> None:
     diamond = Diamond()
     diamond.follow(diamond.vias[1].id)
-    diamond.origin.follow_plan(NO_PLAN)
+    diamond.origin.follow_plan(NO_PLAN, diamond.net.now)
     diamond.net.run()
     diamond.publish(0, b"nearest")
     assert diamond.carried() == [1, 0]
@@ -143,7 +143,7 @@ def test_a_via_that_takes_back_an_s_relay_is_left_though_the_best_way_is_another
         way.say(NodeInfoAdv(info))
     net.announce(origin, pub, "a")
     ways[0].say(SubscribeInfoAdv(subscribe_info("1:2", "a/x", 1)))
-    origin.follow_plan(plan(ways[1].id))
+    origin.follow_plan(plan(ways[1].id), net.now)
     net.run()
     assert [wire.there.sets for wire in wires] == [{}, {1: {"1:2"}}]
     ways[1].say(NodeInfoWd(infos[1]))
@@ -172,7 +172,7 @@ def test_plans_that_change_again_and_again_lose_and_double_nothing() -> None:
         diamond.follow(ways[key * 7 % 3], key)
         diamond.publish(key, b"second ", fin=False)
         if key % 4 == 0:
-            diamond.origin.follow_plan(NO_PLAN)
+            diamond.origin.follow_plan(NO_PLAN, diamond.net.now)
         if key >= 3:
             diamond.publish(key - 3, b"last")
         diamond.net.run(0.3)

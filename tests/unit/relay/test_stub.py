@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from laps.errors import CloseCode
+from laps.relay.nearest_edge import HANDOVER_S, STEADY_S
 from laps.relay.roles import Role
-from laps.types import NodeType, SnsId
+from laps.types import NodeType, SnsId, track_alias
+from laps.wire.moqt.data import SubgroupHeader, encode_subgroup_header
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.objects import encode_datagram_header, encode_new_stream_header
 from laps.wire.peering import (
     AnnounceInfoAdv,
@@ -17,6 +21,7 @@ from laps.wire.peering import (
     SubscribeInfoWd,
     SubscribeNodeSetAdv,
 )
+from support.moqt_streams import body, objects_of
 from support.relays import App, Net, track_hash
 
 if TYPE_CHECKING:
@@ -359,3 +364,67 @@ def test_a_client_alone_with_its_own_track_is_not_asked_for_it() -> None:
     assert len(both.asked) == 1
     net.publish(stub, both, "a/x", 0, b"once")
     assert other.got == [b"once"]
+
+
+# -- the nearest edge ------------------------------------------------------------------------------
+
+
+def test_a_stub_moves_to_an_edge_that_has_become_nearer(two: TwoEdges) -> None:
+    two.net.subscribe(two.stub, two.sub, "a/x")
+    two.net.announce(two.stub, App(), "b")
+    two.net.settle()
+    assert two.sources(two.far, "a/x") == {two.first.id}
+    two.parent.set_srtt(200)
+    two.net.run(STEADY_S / 2)
+    assert two.sources(two.far, "a/x") == {two.first.id}
+    two.net.run(STEADY_S)
+    # It is the new edge's, and nothing is left at the old one.
+    two.net.run(HANDOVER_S + two.first.settings.unsubscribe_s + 1)
+    assert two.parent.here.closed == (CloseCode.GRACEFUL, "another Edge is nearer")
+    assert two.sources(two.far, "a/x") == {two.second.id}
+    assert (len(two.first.tracks.announces), len(two.second.tracks.announces)) == (0, 1)
+
+
+def stream_of(group: int) -> bytes:
+    """A stream of MoQT, which relays know again when it comes by two ways."""
+    alias = track_alias(track_hash("a/x").full_name_hash)
+    header = SubgroupHeader(alias, group, 0, priority=0)
+    return encode_subgroup_header(header, BETWEEN_RELAYS) + body(objects_of(0, 1))
+
+
+def test_a_stub_that_moves_loses_and_doubles_nothing(two: TwoEdges) -> None:
+    pub = App()
+    two.net.announce(two.far, pub, "a")
+    two.net.subscribe(two.stub, two.sub, "a/x")
+    two.net.settle()
+    two.parent.set_srtt(200)
+    for key in range(50):
+        two.net.publish(two.far, pub, "a/x", key, stream_of(key))
+        two.net.run(1.0)
+    assert two.parent.here.closed is not None
+    assert two.sub.got == [stream_of(key) for key in range(50)]
+
+
+def test_a_stub_stays_while_another_edge_is_hardly_nearer_or_not_for_long(two: TwoEdges) -> None:
+    two.net.subscribe(two.stub, two.sub, "a/x")
+    two.parent.set_srtt(55)
+    two.net.run(3 * STEADY_S)
+    two.parent.set_srtt(500)
+    two.net.run(STEADY_S / 2)
+    two.parent.set_srtt(5)
+    two.net.run(3 * STEADY_S)
+    assert two.parent.here.closed is None
+    assert two.sources(two.far, "a/x") == {two.first.id}
+
+
+def test_a_stub_that_dialled_a_far_edge_first_moves_to_the_near_one() -> None:
+    net = Net()
+    far, near = net.relay("1:1"), net.relay("1:2")
+    net.wire(far, near)
+    stub = net.relay("8:1", Role.STUB)
+    net.wire(stub, far, 200)
+    other = net.wire(stub, near, 5)
+    net.subscribe(stub, App(), "a/x")
+    other.set_srtt(4)
+    net.run(STEADY_S + HANDOVER_S + 10)
+    assert far.subscribes.sources(track_hash("a/x").full_name_hash) == {near.id}

@@ -231,7 +231,7 @@ def test_of_an_object_in_fragments_the_first_one_is_seen(line: Line) -> None:
         track = line.near.tracks.get(KEY)
         assert track is not None
         client = next(iter(track.publishers))
-        line.near.publish_datagram(client, track_hash(TRACK), data, 0, line.net.now)
+        line.near.publish_datagram(client, track_hash(TRACK), data, line.net.now)
         line.net.run()
     assert [seen(trace) for trace in traces] == [[(1, None, 2, 3)]] * 3
 

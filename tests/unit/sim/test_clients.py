@@ -52,10 +52,10 @@ class FakeRelay:
             stream.finish(data[7:], now) if fin else stream.write(data[7:], now)
 
     def publish_datagram(
-        self, client: Publisher, track: TrackHash, data: bytes, priority: int, now: float
+        self, client: Publisher, track: TrackHash, data: bytes, now: float
     ) -> None:
         if self.subscriber is not None:
-            self.subscriber.send_datagram(track, data, priority)
+            self.subscriber.send_datagram(track, data, 0)
 
 
 class Place:

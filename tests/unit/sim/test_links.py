@@ -29,6 +29,7 @@ class Recorder:
     datagrams: list[tuple[float, bytes]] = field(default_factory=list)
     resets: list[tuple[int, int]] = field(default_factory=list)
     closes: list[tuple[float, str]] = field(default_factory=list)
+    writable: int = 0
 
     def next_link_id(self) -> SessionId:
         return SessionId(len(self.links) + 1)
@@ -44,6 +45,9 @@ class Recorder:
 
     def link_reset(self, link: LinkEnd, stream_id: int, code: int) -> None:
         self.resets.append((stream_id, code))
+
+    def link_writable(self, link: LinkEnd) -> None:
+        self.writable += 1
 
     def link_closed(self, link: LinkEnd, reason: str) -> None:
         self.closes.append((self.clock.now, reason))

@@ -1,0 +1,107 @@
+"""What each message of an introduced peer leads to.
+
+a control message    infobase (what changed?) -> routing (so what?) -> links
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from laps.relay.limits import Limits
+from laps.wire.extensions import GoAway, RelayRequest, RelayResponse
+from laps.wire.peering import (
+    AnnounceInfoAdv,
+    AnnounceInfoWd,
+    NodeInfoAdv,
+    NodeInfoWd,
+    SubscribeInfoAdv,
+    SubscribeInfoWd,
+    SubscribeNodeSetAdv,
+    SubscribeNodeSetWd,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from laps.infobase.nodes import Nodes, SessionId
+    from laps.infobase.subscribes import Subscribes
+    from laps.relay.data import DataPlane
+    from laps.relay.extensions import Extensions
+    from laps.relay.ingress import IngressSets
+    from laps.relay.paths import Paths
+    from laps.relay.peers import Peer, PeerLink
+    from laps.relay.reach import Reach
+    from laps.relay.roles import Rules
+    from laps.relay.settings import PeerLimits, RelayCounters
+    from laps.relay.stub import StubClient
+    from laps.relay.subscribes import SubscribeExchange
+    from laps.tracks.tracks import Tracks
+    from laps.wire.peering import Message
+
+
+class Receiving:
+    """Hands a message to those it is for; one that has no place is counted."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        counters: RelayCounters,
+        limits: PeerLimits,
+        nodes: Nodes,
+        subscribed: Subscribes,
+        stubs: Mapping[SessionId, StubClient],
+        paths: Paths,
+        subscribes: SubscribeExchange,
+        tracks: Tracks,
+        ingress: IngressSets,
+        data: DataPlane,
+        reach: Reach,
+        extensions: Extensions,
+    ) -> None:
+        self._rules = rules
+        self._counters = counters
+        self._limits = Limits(
+            limits, counters, nodes, subscribed, extensions.namespaces, tracks, ingress
+        )
+        self._stubs = stubs
+        self._paths = paths
+        self._subscribes = subscribes
+        self._tracks = tracks
+        self._ingress = ingress
+        self._data = data
+        self._reach = reach
+        self._extensions = extensions
+
+    def receive(self, peer_link: PeerLink, peer: Peer, message: Message, now: float) -> None:
+        """A control message has arrived."""
+        link = peer_link.link
+        stub = self._stubs.get(link.id)
+        takes_data = self._rules.carries_data and peer_link.receives_data
+        takes_control = peer_link.has_control
+        self._limits.check(peer_link, peer, message, stub)
+        match message:
+            case NodeInfoAdv(info) | NodeInfoWd(info) if takes_control and not peer.is_stub:
+                added = isinstance(message, NodeInfoAdv)
+                self._paths.node_said(peer, peer_link, info, added=added, now=now)
+            case SubscribeInfoAdv(info) | SubscribeInfoWd(info) if takes_control:
+                added = isinstance(message, SubscribeInfoAdv)
+                self._subscribes.receive(peer_link, peer, info, stub, added=added, now=now)
+            case AnnounceInfoAdv(info) | AnnounceInfoWd(info) if stub is not None:
+                added = isinstance(message, AnnounceInfoAdv)
+                change = self._tracks.announce if added else self._tracks.unannounce
+                self._subscribes.review_all(change(stub, info) or (), now)
+            case SubscribeNodeSetAdv(sns_id, nodes) if takes_data:
+                self._ingress.advertised(link.id, sns_id, nodes, now)
+                self._data.sns_known(link, sns_id, now)
+                self._reach.serve_joining(now)
+            case SubscribeNodeSetWd(sns_id) if takes_data:
+                known = self._ingress.withdrawn(link.id, sns_id, now)
+                self._counters.unknown_sns_withdraws += not known
+            case RelayRequest() | RelayResponse() if takes_control:
+                self._reach.receive(message)
+            case GoAway():
+                self._paths.changed(self._extensions.peer_leaves(peer, message, now), now)
+            case _:
+                taken = self._extensions.receive(peer, message, now, stub, peer_link)
+                self._counters.unwanted_messages += not taken
+        self._data.drop_abandoned(now)

@@ -1,0 +1,80 @@
+"""When flows are settled, and peers told of their subscriber node sets.
+
+A flow that changes is settled at once, unless it has many targets and peers were told of it just
+before: then what else changes gathers for a moment, so that a thousand s-relays that join a track
+within a second are some dozens of messages. And where very much changes, as when a neighbour is
+lost that ten thousand flows went to, a turn of the loop settles some of them, and the next turn
+goes on. Whoever is about to send data settles the flow first.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from laps.relay.peers import Links
+    from laps.routing.forwarding import Fib, Flow, FlowKey
+
+# As long as a frame: whoever joins waits for the next one in any case.
+GATHER_S: Final = 0.02
+# A set of fewer nodes is a small message.
+GATHER_FROM: Final = 16
+
+# 50 µs each: some milliseconds, and data has its turn.
+MOST_IN_A_TURN: Final = 100
+
+
+class Sets:
+    """Settles flows, and tells the peers."""
+
+    def __init__(self, fib: Fib, links: Links) -> None:
+        self._fib = fib
+        self._links = links
+        self._gathering: dict[Flow, float] = {}
+        "Flows of which peers were told just before, and when they are told again."
+
+    def flow(self, key: FlowKey) -> Flow | None:
+        """A flow that data is about to take."""
+        flow = self._fib.get(key)
+        if flow is not None and not flow.settled:
+            self._links.send_sns(self._fib.settle(flow))
+        return flow
+
+    def changed(self, now: float) -> None:
+        """Something has changed: tell the peers now, if it is little."""
+        if len(self._fib.unsettled) <= MOST_IN_A_TURN:
+            self._settle(now)
+
+    def tick(self, now: float) -> None:
+        """Go on with what is left."""
+        for flow in list(islice(self._gathering, MOST_IN_A_TURN)):
+            if self._gathering[flow] > now:
+                break
+            del self._gathering[flow]
+            self._tell(flow, now)
+        self._settle(now)
+
+    def deadline(self) -> float | None:
+        """When `tick` wants to be called."""
+        return 0.0 if self._fib.unsettled else next(iter(self._gathering.values()), None)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether peers have been told of everything."""
+        return not self._fib.unsettled and not self._gathering
+
+    def _settle(self, now: float) -> None:
+        for flow in list(islice(self._fib.unsettled, MOST_IN_A_TURN)):
+            few = len(flow.targets) < GATHER_FROM
+            if few or flow.lost or flow.settled_at + GATHER_S <= now:
+                self._tell(flow, now)
+            else:
+                del self._fib.unsettled[flow]
+                self._gathering.setdefault(flow, now + GATHER_S)
+
+    def _tell(self, flow: Flow, now: float) -> None:
+        updates = self._fib.settle(flow)
+        if updates:
+            flow.settled_at = now
+            self._links.send_sns(updates)

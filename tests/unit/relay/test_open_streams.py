@@ -1,0 +1,154 @@
+"""A stream that stays open: who leaves gets no more of it, and who comes late gets the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from laps.relay.roles import Role
+from laps.tracks.cache import CacheLimits
+from laps.types import track_alias
+from laps.wire.moqt.data import SubgroupHeader, encode_subgroup_header
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
+from support.moqt_streams import InStream, Obj, body
+from support.relays import App, Net, track_hash
+
+TRACK = "a/x"
+HEAD = encode_subgroup_header(
+    SubgroupHeader(track_alias(track_hash(TRACK).full_name_hash), 7), BETWEEN_RELAYS
+)
+
+# What the cache keeps of a stream: nothing, little, and all of it.
+LIMITS = [
+    CacheLimits(total_bytes=0, track_bytes=0),
+    CacheLimits(total_bytes=1 << 20, track_bytes=3000),
+    CacheLimits(),
+]
+
+
+class Tree:
+    """An o-relay, a Via, and two Edges beyond it."""
+
+    def __init__(self, cache: CacheLimits | None = None) -> None:
+        self.net, self.pub, self.one, self.two = Net(), App(), App(), App()
+        self.origin = self.net.relay("1:1", cache=cache or CacheLimits())
+        via = self.net.relay("2:1", Role.VIA)
+        self.first, self.second = self.net.relay("1:2"), self.net.relay("1:3")
+        self.up = self.net.wire(self.origin, via)
+        self.down = [self.net.wire(edge, via) for edge in (self.first, self.second)]
+        self.net.announce(self.origin, self.pub, "a")
+        self.net.settle()
+        self.written = -1
+
+    def begin(self) -> None:
+        self.net.publish(self.origin, self.pub, TRACK, 0, HEAD, fin=False)
+
+    def objects(self, count: int, size: int = 200) -> None:
+        for _ in range(count):
+            data = body([Obj(self.written + 1, bytes(size))], last=self.written)
+            self.written += 1
+            self.net.publish(self.origin, self.pub, TRACK, 0, data, fin=False)
+
+
+def places(app: App) -> list[int]:
+    """The objects that an app got, on all its streams."""
+    found = []
+    for stream in app.streams:
+        seen = InStream(BETWEEN_RELAYS, (0, 0, 0, 0, 0), 0, bytearray(stream.data))
+        found += [item.object_id for item in seen.objects]
+    return found
+
+
+def test_who_left_gets_no_more_of_an_open_stream_and_others_do() -> None:
+    tree = Tree()
+    tree.net.subscribe(tree.first, tree.one, TRACK)
+    tree.net.subscribe(tree.second, tree.two, TRACK)
+    tree.begin()
+    tree.objects(3)
+    tree.net.unsubscribe(tree.first, tree.one, TRACK)
+    tree.net.run(10.0)
+    assert tree.down[0].there.running == []
+    before = sum(len(stream.data) for stream in tree.down[0].there.streams.values())
+    tree.objects(3)
+    assert sum(len(stream.data) for stream in tree.down[0].there.streams.values()) == before
+    assert places(tree.two) == [0, 1, 2, 3, 4, 5]
+    tree.net.unsubscribe(tree.second, tree.two, TRACK)
+    tree.net.run(10.0)
+    assert tree.up.here.running == []
+    assert tree.up.here.sets == {}
+
+
+def test_who_left_and_is_back_goes_on_where_it_stopped() -> None:
+    tree = Tree()
+    tree.net.subscribe(tree.first, tree.one, TRACK)
+    tree.begin()
+    tree.objects(3)
+    tree.net.unsubscribe(tree.first, tree.one, TRACK)
+    tree.net.run(10.0)
+    tree.objects(2)
+    again = App()
+    tree.net.subscribe(tree.first, again, TRACK)
+    tree.net.run(2.0)
+    tree.objects(2)
+    assert {3, 4, 5, 6} <= set(places(again))
+    assert len(places(again)) == len(set(places(again)))
+
+
+def test_who_joined_late_and_left_gets_no_more() -> None:
+    tree = Tree()
+    tree.net.subscribe(tree.second, tree.two, TRACK)
+    tree.begin()
+    tree.objects(2)
+    tree.net.subscribe(tree.first, tree.one, TRACK)
+    tree.objects(2)
+    assert places(tree.one) == [0, 1, 2, 3]
+    tree.net.unsubscribe(tree.first, tree.one, TRACK)
+    tree.net.run(10.0)
+    assert tree.down[0].there.running == []
+    tree.objects(2)
+    assert places(tree.two) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("cache", LIMITS, ids=["nothing kept", "little kept", "all kept"])
+def test_a_late_relay_gets_the_rest_of_a_long_stream(cache: CacheLimits) -> None:
+    tree = Tree(cache)
+    tree.net.subscribe(tree.second, tree.two, TRACK)
+    tree.begin()
+    tree.objects(40)
+    tree.net.subscribe(tree.first, tree.one, TRACK)
+    tree.objects(10)
+    got = places(tree.one)
+    assert got[-10:] == list(range(40, 50))
+    assert got == list(range(got[0], 50))
+    assert places(tree.two) == list(range(50))
+
+
+def test_a_late_relay_begins_with_a_whole_object() -> None:
+    tree = Tree(LIMITS[0])
+    tree.net.subscribe(tree.second, tree.two, TRACK)
+    tree.begin()
+    tree.objects(5)
+    data = body([Obj(5, bytes(100))], last=4)
+    tree.net.publish(tree.origin, tree.pub, TRACK, 0, data[:50], fin=False)
+    tree.net.subscribe(tree.first, tree.one, TRACK)
+    tree.net.publish(tree.origin, tree.pub, TRACK, 0, data[50:], fin=False)
+    tree.written = 5
+    tree.objects(3)
+    assert places(tree.one) == [6, 7, 8]
+    assert places(tree.two) == list(range(9))
+
+
+@pytest.mark.parametrize("cache", LIMITS, ids=["nothing kept", "little kept", "all kept"])
+def test_a_relay_whose_link_breaks_and_returns_goes_on(cache: CacheLimits) -> None:
+    tree = Tree(cache)
+    tree.net.subscribe(tree.first, tree.one, TRACK)
+    tree.begin()
+    tree.objects(40)
+    tree.down[0].cut()
+    tree.net.run(3.0)
+    via = tree.down[0].there.relay
+    tree.net.wire(tree.first, via)
+    tree.net.run(10.0)
+    tree.objects(5)
+    got = places(tree.one)
+    assert got[-5:] == list(range(40, 45))
+    assert len(got) == len(set(got))
