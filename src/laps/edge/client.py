@@ -10,27 +10,48 @@ who waits for which publisher, who hears of which namespace, what is fetched fro
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from laps.telemetry.records import NAMESPACE
-from laps.tracks.ports import Answers, Pressed
+from laps.tracks.ports import Answers, OutStream, Pressed
 from laps.tracks.subscription import Subscription
 from laps.wire.moqt.messages import DEFAULT_PRIORITY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from laps.sessions.moqt import Wire
-    from laps.tracks.ports import OutStream
     from laps.tracks.publication import Publication
     from laps.tracks.subscription import SubscriptionState
     from laps.tracks.track import Track
     from laps.types import Address, Location, TrackHash, TrackKey, TrackName
     from laps.wire.moqt.dialect import Dialect
-    from laps.wire.moqt.messages import Fetch
+    from laps.wire.moqt.messages import Fetch, Subscribe
 
-Rank = tuple[int, int, int, int]
-"Subscriber's priority, publisher's priority, group in the order wanted, subgroup: smallest first."
+Rank = tuple[int, int, int, int, int]
+"""Subscriber's priority, publisher's priority, request, group in the order wanted, subgroup.
+
+The smallest go first, but for requests: those take turns."""
+
+
+@runtime_checkable
+class RankedStream(OutStream, Protocol):
+    """A stream to a client, that has its place among the others."""
+
+    @property
+    def rank(self) -> Rank:
+        """Its place."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether something of it has yet to be sent."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the client has seen, or will see, anything of it."""
+
+    def move(self, rank: Rank) -> None:
+        """It has another place from now on."""
 
 
 class ClientLink(Pressed, Protocol):
@@ -48,7 +69,7 @@ class ClientLink(Pressed, Protocol):
     def has_room(self) -> bool:
         """Whether little waits to be sent; `writable` follows when it is so again."""
 
-    def open_stream(self, rank: Rank, ttl_us: int) -> OutStream:
+    def open_stream(self, rank: Rank, ttl_us: int) -> RankedStream:
         """A new stream to the client."""
 
     @property
@@ -65,8 +86,10 @@ class ClientLink(Pressed, Protocol):
     def stop_stream(self, stream_id: int, code: int) -> None:
         """Ask the client to stop sending on a stream."""
 
-    def when_sent(self, call: Callable[[], None]) -> None:
-        """Call when all that was written before has been sent."""
+    def when_sent(
+        self, call: Callable[[], None], streams: Iterable[RankedStream] | None = None
+    ) -> None:
+        """Call when all that was written before, or to these streams, has been sent."""
 
     def pause(self) -> None:
         """Leave what the client sends unread."""
@@ -77,12 +100,18 @@ class ClientLink(Pressed, Protocol):
     def close(self, code: int, reason: str) -> None:
         """End the session."""
 
+    def abort(self, code: int, reason: str) -> None:
+        """End the connection, so that the client takes it for lost."""
+
 
 class Serving(Protocol):
     """An answer to a FETCH, on its way to a client."""
 
     def pump(self, now: float) -> None:
         """Send on, as long as there is room."""
+
+    def prioritize(self, priority: int) -> None:
+        """It is more urgent now, or less."""
 
     def cancel(self, now: float) -> None:
         """It is no longer wanted."""
@@ -117,7 +146,7 @@ class Watch:
 class EdgeSubscription(Subscription):
     """A subscription of a MoQT or QUICR client."""
 
-    __slots__ = ("track",)
+    __slots__ = ("joins_group", "request", "track")
 
     client: EdgeClient
 
@@ -126,6 +155,10 @@ class EdgeSubscription(Subscription):
     ) -> None:
         super().__init__(client, track, request_id, state)
         self.track = track
+        self.request: Subscribe | None = None
+        "What the client asked with, where it is a SUBSCRIBE: it travels to the publisher's relay."
+        self.joins_group = False
+        "It begins with the group that the track is in, which may have to be fetched first."
 
 
 class EdgeClient:
@@ -133,11 +166,17 @@ class EdgeClient:
 
     violations: ClassVar[Collection[int]] = ()
     "What its session is closed with because of what it did."
+    silent_code: ClassVar[int] = 0
+    "What its session is closed with because it has not begun in time."
     echoes = True
     "It may subscribe to what it publishes, and is given it back."
     answers = Answers.ITSELF
     answers_fetches = False
     "Whether ranges of its tracks can be fetched from it."
+    is_leaving = False
+    "It has said that it goes away: nothing new is asked of it."
+    joins_groups = False
+    "Whether its subscriptions begin with the group that a track is in, and not after its objects."
 
     def __init__(self, link: ClientLink) -> None:
         self.link = link
@@ -154,6 +193,11 @@ class EdgeClient:
     def pressed(self) -> bool:
         """As `Pressed.pressed`."""
         return self.link.pressed
+
+    @property
+    def crowded(self) -> bool:
+        """As `Pressed.crowded`."""
+        return self.link.crowded
 
     @property
     def sent_bytes(self) -> int:
@@ -247,8 +291,8 @@ class EdgeClient:
 
     def open_stream(self, track: TrackHash, priority: int, ttl_us: int) -> OutStream:
         """As `Client.open_stream`; a subscription opens its own streams instead."""
-        return self.link.open_stream((DEFAULT_PRIORITY, priority, 0, 0), ttl_us)
+        return self.link.open_stream((DEFAULT_PRIORITY, priority, 0, 0, 0), ttl_us)
 
     def send_datagram(self, track: TrackHash, data: bytes, priority: int) -> None:
         """As `Client.send_datagram`."""
-        self.link.send_datagram(data, (DEFAULT_PRIORITY, priority, 0, 0), 0)
+        self.link.send_datagram(data, (DEFAULT_PRIORITY, priority, 0, 0, 0), 0)

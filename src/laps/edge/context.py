@@ -48,6 +48,13 @@ class Context:
         """A track by its name."""
         return self.relay.tracks.track(hash_track(name), now, name)
 
+    def no_room_for(self, name: TrackName) -> str | None:
+        """Why a track that is not known here cannot be taken; None if it can."""
+        tracks, most = self.relay.tracks, self.settings.most_tracks
+        if len(tracks) < most or hash_track(name).full_name_hash in tracks:
+            return None
+        return f"this relay has {most} tracks, as many as clients.most_tracks allows"
+
     def announce(
         self, client: EdgeClient, namespace: tuple[bytes, ...], name: bytes | None, now: float
     ) -> None:
@@ -66,7 +73,7 @@ class Context:
 
     def is_offered(self, track: Track) -> bool:
         """Whether somebody is known to publish a track."""
-        here = track.answering or self.publisher(track) or self.has_plain(track)
+        here = track.answering or self.has_answering(track) or self.has_plain(track)
         return bool(here or self.elsewhere(track))
 
     def publisher(self, track: Track) -> EdgeClient | None:
@@ -80,12 +87,19 @@ class Context:
             None,
         )
 
+    def has_answering(self, track: Track) -> bool:
+        """Whether a client offers a track that says itself whether it has it."""
+        return any(client.answers is Answers.ITSELF for client in self._offering(track))
+
     def has_plain(self, track: Track) -> bool:
         """Whether a publisher offers a track that has nothing to answer."""
         return any(client.answers is Answers.NEVER for client in self._offering(track))
 
-    def elsewhere(self, track: Track) -> list[NodeId]:
-        """The other relays that offer a track, our own Stubs first."""
+    def elsewhere(self, track: Track, asked_by: NodeId | None = None) -> list[NodeId]:
+        """The other relays that offer a track, our own Stubs first.
+
+        A relay that asks us knows of the others itself, unless it is a Stub of ours.
+        """
         if track.name is None:
             return []
         stubs = [
@@ -93,8 +107,10 @@ class Context:
             for client in self._offering(track)
             if isinstance(client, StubClient) and client.answers is Answers.BY_RELAY_REQUEST
         ]
+        if asked_by is not None and asked_by not in {it.peer.node_id for it in self.relay.stubs}:
+            return stubs
         offers = self.relay.extensions.namespaces.offering(track.name.namespace, track.name.name)
-        return stubs + [node_id for node_id in offers if node_id != self.relay.id]
+        return stubs + [it for it in offers if it not in (self.relay.id, asked_by)]
 
     def is_blind(self) -> bool:
         """Whether tracks may exist that nobody has told us of."""

@@ -29,9 +29,10 @@ from laps.edge.upstream_fetch import FetchCounters, UpstreamFetches
 from laps.edge.watching import Watches
 from laps.infobase.namespaces import NamespaceChange
 from laps.tracks.cached_stream import Resume
+from laps.tracks.publication import NewGroupWanted
 from laps.tracks.subscription import SubscriptionState
 from laps.tracks.track import FirstData, StreamsClosed
-from laps.tracks.upstream_fetch import FetchFinished
+from laps.tracks.upstream_fetch import FetchFinished, FetchProgress
 from laps.types import TrackName, hash_track
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Edge:
         self.fetches = Fetches(self.upstream)
         self.statuses = Statuses(context, self.queries)
         self.pressure = Pressure(context)
-        self.subscribing = Subscribing(context, self.statuses, self.pressure)
+        self.subscribing = Subscribing(context, self.statuses, self.pressure, self.upstream)
         self.watches = Watches(context)
         self.endings = Endings(context, self.queries)
         self.requests = RelayRequests(
@@ -134,8 +135,13 @@ class Edge:
             match events.popleft():
                 case FirstData(_, subscription):
                     self.subscribing.first_data(subscription, now)
+                case NewGroupWanted(key, value):
+                    if (track := self.relay.tracks.get(key)) is not None:
+                        self.subscribing.new_group(track, value)
                 case StreamsClosed(track):
                     self.endings.streams_closed(track, now)
+                case FetchProgress(fetch):
+                    self.upstream.progressed(fetch, now)
                 case FetchFinished(fetch):
                     self.upstream.finished(fetch, now)
                 case Resume(waiter):
@@ -180,8 +186,7 @@ class Edge:
         """Do what has fallen due."""
         self.context.timers.run(now)
         if self._expire_at is None or self._expire_at <= now:
-            self._expire_at = now + TICK_S
-            self.relay.tracks.expire(now)
+            self._expire_at = now + (TICK_S if self.relay.tracks.expire(now) else 0.0)
             holding = self.context.holding
             holding -= {client for client in list(holding) if not client.expire(now)}
         self.perform(now)

@@ -8,11 +8,12 @@ from laps.edge.client import EdgeClient, EdgeSubscription
 from laps.relay.stub import StubClient
 from laps.types import hash_track
 from laps.wire.moqt.codes import DoneCode
-from laps.wire.moqt.messages import PublishDone
+from laps.wire.moqt.messages import Publish, PublishDone
 
 if TYPE_CHECKING:
     from laps.edge.context import Context
     from laps.edge.relay_queries import RelayQueries
+    from laps.tracks.subscription import Subscriber
     from laps.tracks.track import Track
     from laps.types import NodeId, TrackName
 
@@ -33,6 +34,12 @@ class Endings:
         self._tell_relays(track, PublishDone(0, code, reason=reason))
         self.end_track(track, code, reason, now)
 
+    def malformed(self, track: Track, done: PublishDone, now: float) -> None:
+        """The only publisher of a track here sends what is not valid."""
+        if not self._context.elsewhere(track):
+            self._tell_relays(track, done)
+            self.end_track(track, done.code, done.reason, now)
+
     def ended_elsewhere(
         self, name: TrackName, done: PublishDone, source: NodeId, now: float
     ) -> None:
@@ -43,42 +50,71 @@ class Endings:
         peer = self._context.relay.peers.get(source)
         if peer is not None and peer.is_stub:
             self._tell_relays(track, done)  # to them it is a track of ours
+        # Who comes meanwhile has asked for what its publisher may begin again.
+        subscribers = frozenset(track.subscribers.values())
 
         def end(now: float) -> None:
             others = [node_id for node_id in self._context.elsewhere(track) if node_id != source]
             if not track.answering and not others:
-                self.end_track(track, done.code, done.reason, now)
+                self._end(track, done.code, done.reason, subscribers, now)
 
         self._context.at(now + self._context.settings.hold_s, end)
 
+    def begun_anew(self, track: Track) -> None:
+        """A publisher here has begun a track anew: relays with subscribers are told."""
+        if track.name is not None:
+            self._tell_relays(track, Publish(0, track.name, track.alias))
+
+    def begun_anew_elsewhere(self, name: TrackName) -> None:
+        """Another relay says that a publisher has begun a track anew."""
+        track = self._context.relay.tracks.get(hash_track(name).full_name_hash)
+        if track is not None and not track.answering:
+            track.start_over()
+            if any(isinstance(client, StubClient) for client in track.subscribers):
+                self._tell_stubs(track, Publish(0, name, track.alias))
+
     def end_track(self, track: Track, code: int, reason: str, now: float) -> None:
         """Tell the subscribers of a track, when the last of its streams is closed."""
-        stubs = [it.peer.node_id for it in track.subscribers if isinstance(it, StubClient)]
-        if track.name is not None:
-            done = PublishDone(0, code, reason=reason)
-            self._queries.track_ended(track.name, stubs, done)
+        self._end(track, code, reason, frozenset(track.subscribers.values()), now)
+
+    def _end(
+        self,
+        track: Track,
+        code: int,
+        reason: str,
+        subscribers: frozenset[Subscriber],
+        now: float,
+    ) -> None:
+        self._tell_stubs(track, PublishDone(0, code, reason=reason))
         if track.ending is None:
-            track.ending = (code, reason)
+            track.ending = (code, reason, subscribers)
         self.streams_closed(track, now)
 
     def streams_closed(self, track: Track, now: float) -> None:
         """No stream of a track that has ended may be open any more."""
         if track.ending is None or track.streams:
             return
-        (code, reason), track.ending = track.ending, None
+        (code, reason, subscribers), track.ending = track.ending, None
         for client, subscription in list(track.subscribers.items()):
             # A subscription that waits for a publisher goes on waiting.
             if (
                 isinstance(client, EdgeClient)
                 and isinstance(subscription, EdgeSubscription)
+                and subscription in subscribers
                 and client.subscriptions.get(track.key) is subscription
                 and not subscription.is_unanswered
             ):
                 client.end(subscription, code, reason, now)
 
-    def _tell_relays(self, track: Track, done: PublishDone) -> None:
-        """Tell the relays with subscribers that a track of ours has ended."""
+    def _tell_stubs(self, track: Track, news: PublishDone | Publish) -> None:
+        """Tell the Stubs that subscribe what has become of a track."""
+        stubs = [it.peer.node_id for it in track.subscribers if isinstance(it, StubClient)]
+        if track.name is not None:
+            self._queries.tell(track.name, stubs, news)
+
+    def _tell_relays(self, track: Track, news: PublishDone | Publish) -> None:
+        """Tell the relays with subscribers that a track of ours has ended, or begun anew."""
         relay = self._context.relay
         nodes = [node_id for node_id in relay.subscribes.sources(track.key) if node_id != relay.id]
         if track.name is not None:
-            self._queries.track_ended(track.name, nodes, done)
+            self._queries.tell(track.name, nodes, news)

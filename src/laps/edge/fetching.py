@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from laps.ranges import LAST_OBJECT, end_after, last_of, without
+from laps.edge.client import RankedStream
+from laps.edge.upstream_fetch import FETCH_S
+from laps.ranges import LAST_OBJECT, after, before, end_after, last_of, without
 from laps.tracks.known import Known
 from laps.tracks.subscription import SubscriptionState
 from laps.types import Location
@@ -24,7 +26,7 @@ from laps.wire.moqt.codes import RequestCode, ResetCode
 from laps.wire.moqt.data import FetchHeader, encode_fetch_header
 from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.fetch import EndOfRange, FetchWriter
-from laps.wire.moqt.messages import FetchOk, GroupOrder
+from laps.wire.moqt.messages import DEFAULT_PRIORITY, FetchOk, GroupOrder
 from laps.wire.moqt.objects import Object
 from laps.wire.moqt.translate import translate_object
 
@@ -99,7 +101,7 @@ class FetchServing:
         self._priority = priority
         self._out: OutStream | None = None
         self._writer = FetchWriter(asker.dialect)
-        self._items: Iterator[Object | EndOfRange] | None = None
+        self._items: Iterator[Object | EndOfRange | None] | None = None
         self._tried = False
         self._alone = False
         "There is nobody to ask."
@@ -109,25 +111,47 @@ class FetchServing:
         "What has been asked for and is known: of this, what did not come is not there."
         self._upto: Location | None = None
         "The largest there was when it was asked for."
+        self.position = start
+        "What comes before this place has been sent."
+        self._fetch: UpstreamFetch | None = None
+        "What is on its way here."
+
+    def progressed(self, fetch: UpstreamFetch, now: float) -> None:
+        """As `FetchWaiter.progressed`: what has arrived is sent on at once."""
+        if self._over or self._descending or fetch.answer is None:
+            return
+        if fetch.answer.order is GroupOrder.DESCENDING:
+            return
+        self._fetch = fetch
+        if self._out is not None:
+            self.pump(now)
+            return
+        known, end = self.track.furthest(), last_of(fetch.answered_end)
+        largest = end if known is None else max(known, end)
+        # Until then it can still be refused.
+        if fetch.next > fetch.start and self.start <= largest:
+            self._answer(largest, now)
 
     def fetched(self, fetch: UpstreamFetch, now: float, *, ok: bool) -> None:
         """As `FetchWaiter.fetched`."""
         if self._over:
             return
-        if ok:
-            self._answered = fetch.answered()
+        self._fetch = None
+        self._answered = fetch.answered() if ok else fetch.settled()
         self._brought = fetch.objects
-        self.resume(now)
+        if self._out is not None:
+            self.pump(now)
+        else:
+            self.resume(now)
 
     def resume(self, now: float) -> None:
         """Answer, or find out what is needed for that."""
         if self._over:
             return
         self._asker.serving[self._request_id] = self
-        cached = self.track.cached
-        largest = self.track.largest()
+        largest = self.track.furthest()
         self._upto = self._upto or largest
-        if self._waits():
+        if self._waits(now):
             return
         if not self._tried and (span := self._missing(largest, now)) is not None:
             self._tried = True
@@ -136,7 +160,7 @@ class FetchServing:
             self._alone = True
         elif not self._tried:
             self._fetches.counters.from_cache += 1
-        largest = cached.largest()
+        largest = self.track.furthest()
         if largest is None:
             self.fail(RequestCode.DOES_NOT_EXIST, "no object of this track is known", now)
         elif self.start > largest:
@@ -151,18 +175,30 @@ class FetchServing:
         else:
             self._answer(largest, now)
 
-    def _waits(self) -> bool:
-        """Whether an object of the range is still coming, as the largest one may be."""
+    def _waits(self, now: float) -> bool:
+        """Whether an object of the range is still coming, as the largest one may be.
+
+        One that has stalled is not waited for.
+        """
         if self._upto is None:
             return False
         cached, last = self.track.cached, self._last(self._upto)
         for group_id, group in cached.groups.items():
             for stream in group.streams if self.start.group <= group_id <= last.group else ():
                 under_way = stream.under_way()
-                if under_way is not None and self.start <= Location(group_id, under_way) <= last:
-                    stream.waiting.append(self)
+                if under_way is None or stream.touched + FETCH_S <= now:
+                    continue
+                if self.start <= Location(group_id, under_way) <= last:
+                    if self not in stream.waiting:
+                        stream.waiting.append(self)
+                    self._fetches.upstream.at(stream.touched + FETCH_S, self.resume_if_waiting)
                     return True
         return False
+
+    def resume_if_waiting(self, now: float) -> None:
+        """What it waited for may have stalled."""
+        if self._out is None and not self._tried:
+            self.resume(now)
 
     def _last(self, largest: Location) -> Location:
         return min(last_of(self.end), largest)
@@ -200,17 +236,37 @@ class FetchServing:
     def _answer(self, largest: Location, now: float) -> None:
         last = last_of(self.end)
         end = self.end
-        ended = self.track.ended_at(now)
+        ended = self.track.ended_at(now) is not None
+        if self._fetch is not None and self._fetch.answer is not None:
+            ended = ended or self._fetch.answer.end_of_track
         if last > largest:
-            end = Location(largest.group, largest.object + 1)
-        at_end = ended is not None and last >= largest
+            end = end_after(largest)
+        at_end = ended and last >= largest
         self._fetches.counters.served += 1
         properties = self.track.properties
         self._asker.answer(FetchOk(self._request_id, end, at_end, self._order, properties), now)
-        self._out = self._asker.open_fetch(self.track, (self._priority, 0, 0, 0))
+        # As urgent as the track itself, with which it takes turns.
+        publishers = DEFAULT_PRIORITY if properties.priority is None else properties.priority
+        rank = (self._priority, publishers, self._request_id, 0, 0)
+        self._out = self._asker.open_fetch(self.track, rank)
         self._out.write(encode_fetch_header(FetchHeader(self._request_id)), now)
-        self._items = self._collect(self.start, min(last, largest), now)
+        self._items = self._arriving(self.start, min(last, largest), now)
         self.pump(now)
+
+    def _arriving(
+        self, start: Location, last: Location, now: float
+    ) -> Iterator[Object | EndOfRange | None]:
+        """The objects of a range as they become known; None where the next has yet to arrive."""
+        while start <= last:
+            upto, fetch = last, self._fetch
+            if fetch is not None:
+                self._answered, self._brought = fetch.settled(), fetch.objects
+                upto = min(last, before(fetch.next))
+            if upto < start:
+                yield None
+                continue
+            yield from self._collect(start, upto, now)
+            self.position = start = after(upto)
 
     def pump(self, now: float) -> None:
         """Send on, as long as there is room."""
@@ -221,29 +277,33 @@ class FetchServing:
             data, is_all = self._portion(self._items, now)
             if data:
                 out.write(data, now)
+            elif is_all is None:
+                return  # more has to arrive first
             if is_all is not None:
-                self._end()
+                self._end(now)
                 if is_all:
                     out.finish(b"", now)
                 else:
-                    out.reset(ResetCode.INTERNAL_ERROR, now)
+                    out.reset(ResetCode.UNKNOWN_OBJECT_STATUS, now)
                 return
         if out.over:
-            self._end()
+            self._end(now)
 
     def _portion(
-        self, items: Iterator[Object | EndOfRange], now: float
+        self, items: Iterator[Object | EndOfRange | None], now: float
     ) -> tuple[bytes, bool | None]:
         """What is written next; whether that is all, if it is the last: or else nothing follows."""
         dialect, encode = self._asker.dialect, self._writer.encode
         written: list[bytes] = []
         size = 0
         for item in items:
+            if item is None:
+                return b"".join(written), None
             expired = isinstance(item, Object) and item.datagram and self._is_expired(item, now)
             if isinstance(item, Object) and not expired:
                 translated = translate_object(item, BETWEEN_RELAYS, dialect)
                 data = b"" if translated is None else encode(translated)
-            elif dialect.marks_unknown_ranges:
+            elif dialect.marks_unknown_ranges and not self._descending:
                 # Whether there was an object that is of no use any more is not said.
                 data = encode(EndOfRange(item.group, item.object_id, unknown=True))
             else:
@@ -264,16 +324,23 @@ class FetchServing:
         """There is nothing to send."""
         self._fetches.counters.failed += 1
         self._asker.refuse(self._request_id, code, reason, now)
-        self._end()
+        self._end(now)
+
+    def prioritize(self, priority: int) -> None:
+        """As `Serving.prioritize`."""
+        self._priority = priority
+        if isinstance(self._out, RankedStream):
+            self._out.move((priority, *self._out.rank[1:]))
 
     def cancel(self, now: float) -> None:
         """As `Serving.cancel`."""
-        self._end()
+        self._end(now)
         if self._out is not None and not self._out.over:
             self._out.reset(ResetCode.CANCELLED, now)
 
-    def _end(self) -> None:
+    def _end(self, now: float) -> None:
         self._over = True
+        self._fetches.upstream.leave(self, now)
         self._asker.serving.pop(self._request_id, None)
         self._asker.fetch_served(self._request_id)
 
@@ -281,12 +348,14 @@ class FetchServing:
         self, start: Location, last: Location, now: float
     ) -> Iterator[Object | EndOfRange]:
         """The objects of a range, group by group; gaps that nobody knows about are marked."""
-        cached = self.track.cached
-        oldest = cached.oldest(now)
         for first, upto in self._parts(start, last):
             # Looked at group by group: what was there may be gone when a slow reader comes to it.
-            gaps = [] if self._descending else self._gaps(first, upto, now)
+            gaps = self._gaps(first, upto, now)
+            if gaps and self._descending:
+                yield EndOfRange(*gaps[0][1], unknown=True)
+                return
             begin = first.object if first.group == upto.group else 0
+            oldest = self.track.cached.oldest(now, upto.group)
             for item in self._objects(upto.group, begin, upto.object, oldest, now):
                 while gaps and gaps[0][1] < (item.group, item.object_id):
                     _, unknown = gaps.pop(0)

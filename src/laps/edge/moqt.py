@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from laps.edge.client import EdgeClient
+from laps.edge.moqt_manners import manners_of
 from laps.edge.moqt_names import name_refusal
 from laps.edge.moqt_offers import Offers, watch_no_more, watch_of
 from laps.edge.moqt_publications import MoqtPublications
@@ -21,15 +22,13 @@ from laps.edge.moqt_subscription import MoqtSubscription
 from laps.sessions.moqt import MoqtSession
 from laps.tracks.subscription import SubscriptionState
 from laps.types import Location
-from laps.wire.moqt.codes import MoqtViolation, RequestCode, SessionCode
+from laps.wire.moqt.carried_subscribe import accepted_as
+from laps.wire.moqt.codes import RequestCode, SessionCode, violation
 from laps.wire.moqt.messages import (
-    DEFAULT_PRIORITY,
     ClientSetup,
     Fetch,
     FetchCancel,
     FetchOk,
-    Filter,
-    FilterType,
     Goaway,
     JoiningFetch,
     Publish,
@@ -50,11 +49,11 @@ from laps.wire.moqt.messages import (
     Unsubscribe,
     UnsubscribeNamespace,
 )
+from laps.wire.moqt.tolerance import Tolerance
 
 if TYPE_CHECKING:
-    from laps.edge.client import ClientLink, EdgeSubscription, Rank, Watch
+    from laps.edge.client import ClientLink, EdgeSubscription, Rank, RankedStream, Watch
     from laps.edge.edge import Edge
-    from laps.tracks.ports import OutStream
     from laps.tracks.publication import Publication
     from laps.tracks.track import Track
     from laps.types import Address, TrackHash, TrackKey, TrackName
@@ -66,6 +65,7 @@ class MoqtClient(EdgeClient):
     """One MoQT session with a client."""
 
     violations = frozenset(SessionCode) - {SessionCode.NO_ERROR, SessionCode.GOAWAY_TIMEOUT}
+    silent_code = SessionCode.CONTROL_MESSAGE_TIMEOUT
     answers_fetches = True
 
     def __init__(
@@ -74,12 +74,14 @@ class MoqtClient(EdgeClient):
         super().__init__(link)
         self.edge = edge
         self._webtransport = webtransport
+        self._follows_goaway = True
         self.session = MoqtSession(
             link.wire,
             dialect,
             is_client=False,
             limits=edge.settings.session,
             webtransport=webtransport,
+            tolerated=edge.counters.tolerated,
         )
         self._subscriptions: dict[TrackKey, MoqtSubscription] = {}
         self._by_request: dict[int, MoqtSubscription] = {}
@@ -145,12 +147,15 @@ class MoqtClient(EdgeClient):
 
     def go_away(self, to: Address | None) -> None:
         """As `EdgeClient.go_away`."""
+        if not self._follows_goaway:
+            return
         scheme = "https" if self._webtransport else "moqt"
         self.session.send(Goaway(b"" if to is None else f"{scheme}://{to}".encode()))
 
     def dismiss(self) -> None:
         """As `EdgeClient.dismiss`."""
-        self.link.close(SessionCode.GOAWAY_TIMEOUT, "the relay stops")
+        end = self.link.close if self._follows_goaway else self.link.abort
+        end(SessionCode.GOAWAY_TIMEOUT, "the relay stops")
 
     def expire(self, now: float) -> bool:
         """As `EdgeClient.expire`."""
@@ -190,7 +195,7 @@ class MoqtClient(EdgeClient):
         """As `Asker.answer`."""
         self.session.send(message)
 
-    def open_fetch(self, track: Track, rank: Rank) -> OutStream:
+    def open_fetch(self, track: Track, rank: Rank) -> RankedStream:
         """As `Asker.open_fetch`."""
         return self.link.open_stream(rank, 0)
 
@@ -211,11 +216,13 @@ class MoqtClient(EdgeClient):
     # -- messages ----------------------------------------------------------------------------------
 
     def _take(self, message: Message, now: float) -> None:  # noqa: C901 - a flat table
-        if (refusal := name_refusal(message)) is not None:
+        if (refusal := name_refusal(message, self.edge.context)) is not None:
             self.refuse(*refusal, now)
             return
         match message:
             case ClientSetup():
+                manners = manners_of(message.implementation, self.edge.settings.join)
+                self.joins_groups, self.answers_fetches, self._follows_goaway = manners
                 self.session.flush()
                 self.edge.client_ready(self)
                 self._streams_in.release(None, now)
@@ -260,18 +267,19 @@ class MoqtClient(EdgeClient):
                 for watch in self.watching.values():
                     if namespace in watch.told:
                         watch.told[namespace] = None
-            case RequestOk() | Goaway():
+            case Goaway():
+                self.is_leaving = True
+            case RequestOk():
                 pass
             case _:
-                raise MoqtViolation(
-                    SessionCode.PROTOCOL_VIOLATION,
-                    f"{type(message).__name__} has no place at a relay",
-                )
+                raise violation(f"{type(message).__name__} has no place at a relay")
 
     def refuse(self, request_id: int, code: int, reason: str, now: float) -> None:
         """As `EdgeClient.refuse`."""
         self.edge.counters.refused_requests += 1
-        self.session.send(RequestError(request_id, code, reason))
+        # What nobody publishes now somebody may publish in a moment, and we have waited already.
+        retry_ms = 0 if code in (RequestCode.DOES_NOT_EXIST, RequestCode.TIMEOUT) else None
+        self.session.send(RequestError(request_id, code, reason, retry_ms))
 
     def _refused(self, message: RequestError, now: float) -> None:
         match message.kind:
@@ -305,7 +313,7 @@ class MoqtClient(EdgeClient):
             SubscriptionState.WAITING,
             forward=message.forward,
         )
-        subscription.new_group = message.new_group
+        subscription.new_group, subscription.request = message.new_group, message
         self._add(subscription)
         self.edge.subscribing.subscribe(subscription, now)
 
@@ -329,13 +337,14 @@ class MoqtClient(EdgeClient):
         """As `EdgeClient.end`."""
         assert isinstance(subscription, MoqtSubscription)  # noqa: S101 - it is one of ours
         self.drop(subscription, now)
+        subscription.replay.finish(now)
 
         def done() -> None:
             count = subscription.stream_count
             self.session.send(PublishDone(subscription.request_id, code, count, reason))
 
         # Some clients drop what is still on its way when they hear that it was the last.
-        self.link.when_sent(done)
+        self.link.when_sent(done, subscription.unsent())
 
     def drop(self, subscription: EdgeSubscription, now: float) -> None:
         """As `EdgeClient.drop`."""
@@ -355,21 +364,25 @@ class MoqtClient(EdgeClient):
         if self.offers.take(request_id) is not None:
             return
         if request_id in self.publications:
-            raise MoqtViolation(
-                SessionCode.PROTOCOL_VIOLATION, "UNSUBSCRIBE by the publisher of a track"
-            )
+            raise violation("UNSUBSCRIBE by the publisher of a track")
 
     def _update(self, message: RequestUpdate, now: float) -> None:
         if message.forward and self._take_up(message.existing_id, now):
             self._offer_accepted(self._by_request[message.existing_id], now)
         subscription = self._by_request.get(message.existing_id)
         if subscription is None:
-            # Of the other requests only tokens can be updated, and those are taken already.
+            # Of the others only tokens can be updated, which are taken already, and priorities.
+            if message.filter is not None or message.new_group is not None:
+                problem = f"request {message.existing_id} is no subscription that could be narrowed"
+                raise violation(problem)
+            serving = self.serving.get(message.existing_id)
+            if serving is not None and message.priority is not None:
+                serving.prioritize(message.priority)
             self.session.send(RequestOk(message.request_id))
             return
         subscription.update(message, now)
         if message.new_group is not None:
-            self.edge.subscribing.new_group(subscription.track, message.new_group)
+            self.edge.subscribing.wants_new_group(subscription, message.new_group, now)
         largest = subscription.track.largest()
         self.session.send(RequestOk(message.request_id, largest=largest))
 
@@ -386,11 +399,11 @@ class MoqtClient(EdgeClient):
             reason = f"request {wanted.joining_id} is no subscription of this session"
             self.refuse(request_id, RequestCode.INVALID_JOINING_REQUEST_ID, reason, now)
             return
-        if subscription.filter.type is not FilterType.LARGEST_OBJECT:
-            raise MoqtViolation(
-                SessionCode.PROTOCOL_VIOLATION,
-                "a joining FETCH goes with a subscription from the largest object on",
-            )
+        if not subscription.can_be_joined:
+            reason = "a joining FETCH goes with a subscription from the largest object on"
+            self.session.tolerate(Tolerance.MISPLACED_JOIN, reason)
+            self.refuse(request_id, RequestCode.INVALID_JOINING_REQUEST_ID, reason, now)
+            return
         if subscription.is_established:
             self._join(message, subscription, now)
         else:
@@ -459,19 +472,7 @@ class MoqtClient(EdgeClient):
         return True
 
     def _deliver(self, track: Track, request_id: int) -> None:
-        subscription = MoqtSubscription(
-            self,
-            self.session.dialect,
-            track,
-            request_id,
-            Filter(FilterType.LARGEST_OBJECT),
-            DEFAULT_PRIORITY,
-            track.properties.order,
-            None,
-            SubscriptionState.OFFERED,
-            forward=True,
-        )
-        subscription.largest = track.largest()
+        subscription = MoqtSubscription.offered(self, self.session.dialect, track, request_id)
         self._add(subscription)
         track.add_subscriber(self, subscription)
 
@@ -489,6 +490,8 @@ class MoqtClient(EdgeClient):
                 self.offers.keep(request_id, subscription.track.name)
             return
         subscription.accepted(message)
+        if (name := subscription.track.name) is not None:
+            subscription.request = accepted_as(message, name)
         self._offer_accepted(subscription, now)
 
     def _offer_accepted(self, subscription: MoqtSubscription, now: float) -> None:

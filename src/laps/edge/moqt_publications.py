@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 
 from laps.tracks.publication import PublicationState
 from laps.types import announce_info
-from laps.wire.moqt.codes import RequestCode
+from laps.wire.moqt.carried_subscribe import carried_subscribe
+from laps.wire.moqt.codes import DoneCode, RequestCode
 from laps.wire.moqt.messages import (
     DEFAULT_PRIORITY,
     UNFILTERED,
     Filter,
     FilterType,
+    PublishDone,
     PublishOk,
+    RequestError,
     RequestUpdate,
     Subscribe,
     Unsubscribe,
@@ -24,14 +27,8 @@ if TYPE_CHECKING:
     from laps.sessions.moqt import MoqtSession
     from laps.tracks.publication import Publication
     from laps.tracks.track import Track
-    from laps.types import Location, TrackHash, TrackKey
-    from laps.wire.moqt.messages import (
-        Publish,
-        PublishDone,
-        RequestError,
-        SubscribeOk,
-        TrackProperties,
-    )
+    from laps.types import TrackHash, TrackKey
+    from laps.wire.moqt.messages import Publish, SubscribeOk
 
 
 class MoqtPublications:
@@ -68,7 +65,7 @@ class MoqtPublications:
         # One that sends at once may go on, for the cache; one that waits is told when to send.
         publication.lazy, publication.forward = not message.forward, message.forward
         track.cached.history.published_here(all_of_it=message.forward)
-        self._describe(track, publication, message.alias, message.properties, message.largest)
+        self._describe(track, publication, message, now)
         publication.accepted = False
         self._edge.context.announce(client, message.track.namespace, message.track.name, now)
         publication.accepted = True
@@ -98,10 +95,17 @@ class MoqtPublications:
             return
         if publication.by_publish:
             self._set_forward(publication, forward=True)
+        elif self._client.is_leaving:
+            publication.advance(PublicationState.REFUSED)
+            publication.refusal = RequestError(
+                -1, RequestCode.DOES_NOT_EXIST, "its publisher is leaving"
+            )
         elif found.name is not None and publication.request_id < 0:
             wanted = (it.new_group for it in found.waiting if it.new_group is not None)
             largest = Filter(FilterType.LARGEST_OBJECT)
-            request = Subscribe(0, found.name, largest, new_group=next(wanted, None))
+            asked = carried_subscribe(found.subscribe_data) or Subscribe(0, found.name)
+            new_group = next(wanted, asked.new_group)
+            request = Subscribe(0, found.name, largest, asked.priority, new_group=new_group)
             publication.request_id = self._session.request(request)
             self._client.publications[publication.request_id] = publication
             found.cached.history.published_here(all_of_it=False)
@@ -125,7 +129,7 @@ class MoqtPublications:
         if publication.state is PublicationState.ASKED:
             publication.advance(PublicationState.PUBLISHING)
         track = self._track(publication)
-        self._describe(track, publication, message.alias, message.properties, message.largest)
+        self._describe(track, publication, message, now)
         self._edge.subscribing.settle(track, now)
         return True
 
@@ -133,8 +137,10 @@ class MoqtPublications:
         """The client does not publish what we asked for."""
         publication = self._client.publications.get(message.request_id)
         if publication is not None and publication.state is PublicationState.ASKED:
+            del self._client.publications[message.request_id]
             publication.advance(PublicationState.REFUSED)
             publication.refusal = message
+            self._ask_again_later(publication, now)
             self._edge.subscribing.settle(self._track(publication), now)
 
     # -- its end -----------------------------------------------------------------------------------
@@ -148,6 +154,13 @@ class MoqtPublications:
         if publication.state in (PublicationState.ASKED, PublicationState.PUBLISHING):
             publication.advance(PublicationState.ENDING)
         self._maybe_ended(publication, now)
+
+    def malformed(self, publication: Publication, reason: str, now: float) -> None:
+        """Its objects are not valid: its session is about to be closed, and the track with it."""
+        track = self._track(publication)
+        if track.answering == [publication]:
+            done = PublishDone(0, DoneCode.MALFORMED_TRACK, reason=reason)
+            self._edge.endings.malformed(track, done, now)
 
     def stream_opened(self, publication: Publication) -> None:
         """A stream of the track begins."""
@@ -184,10 +197,29 @@ class MoqtPublications:
             return
         track = self._track(publication)
         self._forget(publication, now)
+        self._ask_again_later(publication, now)
         if publication.by_publish and track.name is not None:
             name = track.name
             self._edge.context.unannounce(self._client, name.namespace, name.name, now)
-        self._edge.endings.publisher_ended(track, publication.done, now)
+        if not self._renews(publication, now):
+            self._edge.endings.publisher_ended(track, publication.done, now)
+
+    def _renews(self, publication: Publication, now: float) -> bool:
+        """Whether only our subscription has expired, and is made again: nobody need know."""
+        if publication.done is None or publication.done.code != DoneCode.EXPIRED:
+            return False
+        publication.ask_again_at = now
+        self._edge.relay.review(publication.key, now)
+        return publication.state is PublicationState.ASKED
+
+    def _ask_again_later(self, publication: Publication, now: float) -> None:
+        """It may have the track another time, if it still offers it and somebody wants it then."""
+        publication.back_off(now)
+        if publication.wanted:
+            self._edge.context.at(
+                publication.ask_again_at,
+                lambda now: self._edge.relay.review(publication.key, now),
+            )
 
     # -- how it works ------------------------------------------------------------------------------
 
@@ -204,16 +236,15 @@ class MoqtPublications:
         return track
 
     def _describe(
-        self,
-        track: Track,
-        publication: Publication,
-        alias: int,
-        properties: TrackProperties,
-        largest: Location | None,
+        self, track: Track, publication: Publication, message: Publish | SubscribeOk, now: float
     ) -> None:
-        publication.alias = alias
+        properties, largest = message.properties, message.largest
+        publication.alias = message.alias
         track.describe(properties)
-        track.cached.saw(largest)
+        if track.begins_anew(publication, largest, now):
+            track.start_over()
+            self._edge.endings.begun_anew(track)
+        publication.largest = largest
         if properties.priority is not None:
             publication.priority = properties.priority
         publication.ttl_us = min(0xFFFFFFFF, (properties.delivery_timeout_ms or 0) * 1000)

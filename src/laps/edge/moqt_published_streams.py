@@ -21,6 +21,8 @@ from laps.sessions.moqt_objects import (
     StreamReset,
 )
 from laps.types import track_alias
+from laps.wire.moqt.checking import StreamChecker
+from laps.wire.moqt.codes import MoqtViolation, ResetCode
 from laps.wire.moqt.data import encode_subgroup_header
 from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.translate import (
@@ -29,6 +31,7 @@ from laps.wire.moqt.translate import (
     needs_translation,
     translate_datagram,
 )
+from laps.wire.quicr.carried import without_carried
 
 if TYPE_CHECKING:
     from laps.edge.client import EdgeClient
@@ -46,6 +49,8 @@ class _Reading:
     publication: Publication
     priority: int
     translator: StreamTranslator | None
+    checker: StreamChecker
+    "What is not valid goes to nobody."
 
 
 class PublishedStreams:
@@ -76,10 +81,26 @@ class PublishedStreams:
         if reading is None:
             self._perform(self._objects.receive(stream_id, data, fin, now), now)
             self._note_held()
-        elif reading.translator is None:
-            self._pass(stream_id, reading, data, fin, now)
         else:
-            self._pass(stream_id, reading, reading.translator.feed(data), fin, now)
+            self._check(stream_id, reading, data, fin, now)
+            translator = reading.translator
+            carried = data if translator is None else translator.feed(data)
+            self._pass(stream_id, reading, carried, fin, now)
+
+    def _check(
+        self, stream_id: int, reading: _Reading, data: bytes | memoryview, fin: bool, now: float
+    ) -> None:
+        """MoqtViolation if objects are not valid: whoever has begun to read them is told."""
+        try:
+            reading.checker.feed(data)
+            if fin:
+                reading.checker.finish()
+        except MoqtViolation as error:
+            self._edge.counters.malformed_streams += 1
+            code = ResetCode.MALFORMED_TRACK
+            self._edge.relay.publish_reset(self._client, stream_id, code, now)
+            self._publications.malformed(reading.publication, str(error), now)
+            raise
 
     def reset(self, stream_id: int, code: int, now: float) -> None:
         """The client gave a stream up."""
@@ -138,12 +159,15 @@ class PublishedStreams:
             header.priority = publication.priority
         data: bytes | memoryview = event.data
         translator = None
+        checker = StreamChecker(dialect, header.has_extensions)
         if needs_translation(dialect, BETWEEN_RELAYS, header.has_extensions):
             translator = StreamTranslator(dialect, BETWEEN_RELAYS, header.has_extensions)
-            data = translator.feed(data)
         reading = self._reading[event.stream_id] = _Reading(
-            publication, header.priority, translator
+            publication, header.priority, translator, checker
         )
+        self._check(event.stream_id, reading, data, event.fin, now)
+        if translator is not None:
+            data = translator.feed(data)
         data = encode_subgroup_header(header, BETWEEN_RELAYS) + bytes(data)
         self._pass(event.stream_id, reading, data, event.fin, now)
 
@@ -168,15 +192,18 @@ class PublishedStreams:
     def _pass_datagram(self, event: ObjectDatagram[Publication], now: float) -> None:
         item, publication, data = event.item, event.owner, event.data
         dialect, alias = self._session.dialect, track_alias(publication.key)
-        priority = item.priority
-        if priority is None:  # between relays every object names its own
-            item.priority = priority = publication.priority
+        own = without_carried(item.extensions, dialect) if item.extensions else b""
+        if item.priority is None or own != item.extensions:
+            # Between relays every object names its priority, and some extensions are theirs.
+            item.extensions = own
+            if item.priority is None:
+                item.priority = publication.priority
             translated = encode_translated(item, dialect, BETWEEN_RELAYS, alias)
         else:
             translated = translate_datagram(data, dialect, BETWEEN_RELAYS, alias)
         if translated is not None:
             relay, track = self._edge.relay, publication.hash
-            relay.publish_datagram(self._client, track, translated, priority, now)
+            relay.publish_datagram(self._client, track, translated, now)
 
     def _fetched(self, event: FetchBytes, now: float) -> None:
         upstream = self._edge.upstream

@@ -12,8 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from laps.edge.client import EdgeSubscription
+from laps.edge.moqt_filters import absolute, beginning
+from laps.edge.moqt_replay import Begun, Replay, fetched_of, written
 from laps.tracks.sinks import Cut, Translated
-from laps.tracks.subscription import ESTABLISHED
+from laps.tracks.subscription import ESTABLISHED, SubscriptionState
 from laps.types import Location
 from laps.wire.moqt.codes import MoqtViolation, ResetCode, SessionCode
 from laps.wire.moqt.data import SubgroupHeader, decode_datagram, encode_subgroup_header
@@ -26,19 +28,22 @@ from laps.wire.moqt.messages import (
     FilterType,
     GroupOrder,
 )
-from laps.wire.moqt.object_fields import encode_object_header
+from laps.wire.moqt.objects import object_in
 from laps.wire.moqt.translate import needs_translation, translate_datagram
 
 if TYPE_CHECKING:
-    from laps.edge.client import EdgeClient, Rank
+    from collections.abc import Sequence
+
+    from laps.edge.client import EdgeClient, Rank, RankedStream
     from laps.tracks.cached_stream import CachedStream
     from laps.tracks.ports import OutStream
+    from laps.tracks.publication import Source
     from laps.tracks.streams import IncomingStream
-    from laps.tracks.subscription import SubscriptionState
     from laps.tracks.track import Track
     from laps.wire.moqt.data import DatagramObject
     from laps.wire.moqt.dialect import Dialect
     from laps.wire.moqt.messages import Fetch, PublishOk, RequestUpdate
+    from laps.wire.moqt.objects import Object
 
 # Streams that are closed are forgotten when this many may be.
 MANY: Final = 16
@@ -48,9 +53,11 @@ class MoqtSubscription(EdgeSubscription):
     """One client's subscription to a track."""
 
     __slots__ = (
+        "_asked",
         "_dropped_before",
         "_end_group",
         "_filter",
+        "_groups",
         "_outs",
         "dialect",
         "forward",
@@ -59,6 +66,7 @@ class MoqtSubscription(EdgeSubscription):
         "link",
         "order",
         "priority",
+        "replay",
         "start",
         "streams",
         "timeout_ms",
@@ -92,11 +100,31 @@ class MoqtSubscription(EdgeSubscription):
         self.start = FIRST
         self.streams = 0
         "How many have been opened for it."
+        self.joins_group = client.joins_groups and wanted.type is FilterType.LARGEST_OBJECT
+        self.replay = Replay()
+        "Streams with the first objects of the group that it began with."
+        self._asked = wanted.type
         self._filter = wanted
         self._end_group = wanted.end_group
-        self._outs: list[tuple[int, OutStream]] = []
+        self._groups: dict[Source, int] = {}
+        "Where each source was when it began."
+        self._outs: list[tuple[int, RankedStream]] = []
         "Those that may be open, with their groups."
         self._dropped_before = self.link.dropped_streams
+
+    @classmethod
+    def offered(
+        cls, client: EdgeClient, dialect: Dialect, track: Track, request_id: int
+    ) -> MoqtSubscription:
+        """One that the client has not asked for: it was told of the track."""
+        wanted, order = Filter(FilterType.LARGEST_OBJECT), track.properties.order
+        state = SubscriptionState.OFFERED
+        subscription = cls(
+            client, dialect, track, request_id, wanted, DEFAULT_PRIORITY, order, None, state,
+            forward=True,
+        )  # fmt: skip
+        subscription.largest = track.largest()
+        return subscription
 
     @property
     def end_group(self) -> int | None:
@@ -105,13 +133,19 @@ class MoqtSubscription(EdgeSubscription):
 
     @property
     def filter(self) -> Filter:
-        """What it asked for."""
+        """What it asked for, or has changed it to."""
         return self._filter
+
+    @property
+    def can_be_joined(self) -> bool:
+        """Whether it began with the largest object, whatever became of it."""
+        return self._asked is FilterType.LARGEST_OBJECT
 
     @property
     def stream_count(self) -> int:
         """For PUBLISH_DONE: a stream that was dropped unsent cannot be counted on."""
         lost = self.link.dropped_streams != self._dropped_before
+        self._forget_closed()
         return UNKNOWN_STREAM_COUNT if lost else self.streams
 
     # -- its beginning -----------------------------------------------------------------------------
@@ -119,8 +153,10 @@ class MoqtSubscription(EdgeSubscription):
     def begin(self, largest: Location | None, now: float) -> None:
         """It is established: settle where it begins, and send what follows that."""
         self.largest = largest
-        self.start = self._start(largest)
-        self._catch_up(now)
+        begins = beginning(self._filter, largest, joins_group=self.joins_group)
+        self.start = begins.start
+        self._groups = self.track.positions.groups()
+        self._catch_up(begins.since, now)
 
     def take_joining(self) -> list[Fetch]:
         """The FETCHes that waited for its answer."""
@@ -129,22 +165,11 @@ class MoqtSubscription(EdgeSubscription):
 
     def accepted(self, answer: PublishOk) -> None:
         """The client takes the track that we offered, on its own terms."""
-        self._filter = answer.filter
+        self._asked, self._filter = answer.filter.type, answer.filter
         self._end_group = answer.filter.end_group
         self.priority, self.forward = answer.priority, answer.forward
         self.order = answer.order or self.order
         self.timeout_ms = answer.delivery_timeout_ms
-
-    def _start(self, largest: Location | None) -> Location:
-        wanted = self._filter
-        if largest is None:
-            return wanted.start
-        following = Location(largest.group, largest.object + 1)
-        if wanted.type is FilterType.NEXT_GROUP:
-            return Location(largest.group + 1, 0)
-        if wanted.type is FilterType.LARGEST_OBJECT:
-            return following
-        return max(wanted.start, following)
 
     def is_past(self, largest: Location | None) -> bool:
         """Whether the whole range has been published already."""
@@ -160,10 +185,12 @@ class MoqtSubscription(EdgeSubscription):
             self.timeout_ms = message.delivery_timeout_ms
         if message.priority is not None:
             self.priority = message.priority
+            for _, out in self._outs:
+                out.move((self.priority, *out.rank[1:]))
         streams = self.track.streams.values()
         before = [stream for stream in streams if self._passes(stream.header.group)]
         if wanted is not None:
-            self._filter = wanted = _absolute(wanted, self.track.largest())
+            self._filter = wanted = absolute(wanted, self.track.largest())
             self.start = wanted.start
             self._end_group = wanted.end_group
             self._cut_off(now)
@@ -174,8 +201,7 @@ class MoqtSubscription(EdgeSubscription):
         if self.is_established:
             for stream in streams:
                 if stream not in before and stream.cached is not None:
-                    last = stream.cached.scan().last_object_id
-                    self._join(stream.cached, now, 0 if last is None else last + 1)
+                    self._join(stream.cached, now, _next_id(stream.cached))
 
     def _check_narrowed(self, wanted: Filter) -> None:
         """Some drafts let a subscription become smaller only."""
@@ -190,16 +216,50 @@ class MoqtSubscription(EdgeSubscription):
         """As `Subscription.started_over`: the publisher counts anew, and so do we."""
         self.start = self._filter.start
 
-    def _catch_up(self, now: float) -> None:
+    def _catch_up(self, since: Location, now: float) -> None:
         cached = self.track.cached
-        for group_id in sorted(g for g in cached.groups if g >= self.start.group):
-            for stream in list(cached.groups[group_id].streams):
-                self._join(stream, now)
-            for _, data in cached.groups[group_id].in_datagrams(now):
-                self.datagram(data, decode_datagram(data, BETWEEN_RELAYS), now)
+        for stream in list(self.track.streams.values()):
+            if self.start.group <= stream.header.group < since.group and stream.cached is not None:
+                self._join(stream.cached, now, _next_id(stream.cached))  # the rest of it comes late
+        for group_id in sorted(g for g in cached.groups if g >= since.group):
+            first = since.object if group_id == since.group else 0
+            before = fetched_of(cached.groups[group_id]) if self.joins_group else {}
+            for kept in list(cached.groups[group_id].streams):
+                begin = min(first, _next_id(kept)) if kept.live else first
+                self._join(kept, now, begin, before.pop(kept.subgroup, []))
+            for subgroup, items in before.items():
+                self._begin_with(group_id, subgroup, items, now)
+            group = cached.groups[group_id]
+            for object_id, data in group.in_datagrams(now):
+                if object_id >= first:
+                    item = decode_datagram(data, BETWEEN_RELAYS)
+                    self.datagram(data, item, now, pieced=object_id in group.pieced)
 
-    def _join(self, cached: CachedStream, now: float, first: int = 0) -> None:
-        """Send what passes of a stream that has begun, and go on with it if it is open."""
+    def _begin_with(self, group: int, subgroup: int, items: list[Object], now: float) -> None:
+        """Send what was fetched of a subgroup; the rest may follow."""
+        has_extensions = any(item.extensions for item in items)
+        priority = items[0].priority
+        header = SubgroupHeader(
+            self.track.alias, group, subgroup, priority, has_extensions=has_extensions
+        )
+        out = self._open(header, subgroup, self.track_ttl_us)
+        if out is not None:
+            data = written(items, self.dialect, has_extensions=has_extensions)
+            out.write(self._head(header) + data, now)
+            begun = Begun(out, items[-1].object_id, has_extensions)
+            self.replay.add(group, subgroup, begun)
+
+    def _join(
+        self,
+        cached: CachedStream,
+        now: float,
+        first: int = 0,
+        before: Sequence[Object] = (),
+    ) -> None:
+        """Send what passes of a stream that has begun, and go on with it if it is open.
+
+        `before` is what was fetched of its subgroup: some of it may be missing on the stream.
+        """
         last = cached.scan().last_object_id
         if cached.malformed or (cached.base and not cached.live):
             return  # its beginning is gone, and it has ended
@@ -215,7 +275,9 @@ class MoqtSubscription(EdgeSubscription):
         out = self._open(cached.header, subgroup, ttl_us)
         if out is None:
             return
-        cut = self._cut(out, cached.header, subgroup, first)
+        begin = cached.first_id
+        missing = [item for item in before if begin is None or item.object_id < begin]
+        cut = self._cut(out, cached.header, subgroup, first, missing, now)
         if cached.base:
             cut.resume(cached.scanner, cached.tail())
         else:
@@ -246,7 +308,10 @@ class MoqtSubscription(EdgeSubscription):
         if self._state is not ESTABLISHED and self.is_kept_for_later():
             return None
         header = stream.header
-        out = self._open(header, stream.subgroup, stream.ttl_us)
+        begun = self.replay.take(header.group, stream.subgroup, header.has_extensions, now)
+        if begun is not None:
+            return self._go_on(begun, header, rest, fin, now)
+        out = self._open(header, stream.subgroup, stream.ttl_us, late=self._is_behind(stream))
         if out is None:
             return None
         start = self.start
@@ -254,7 +319,7 @@ class MoqtSubscription(EdgeSubscription):
         if header.group == start.group:
             first = max(first, start.object)
         if first:
-            out = self._cut(out, header, stream.subgroup, first)
+            out = self._cut(out, header, stream.subgroup, first, (), now)
         elif self.dialect.is_carried:
             if fin:
                 out.finish(whole, now)
@@ -270,27 +335,70 @@ class MoqtSubscription(EdgeSubscription):
             out.write(rest, now)
         return out
 
+    def _is_behind(self, stream: IncomingStream) -> bool:
+        """Whether its source counts otherwise than the one that settled where to begin."""
+        group = stream.header.group
+        if group >= self.start.group or self._filter.type is not FilterType.LARGEST_OBJECT:
+            return False
+        return group > self._groups.get(stream.source, -1)
+
     def _passes(self, group: int) -> bool:
         """Whether objects of a group may be sent."""
         end = self._end_group
         return self.forward and group >= self.start.group and (end is None or group <= end)
 
-    def _open(self, header: SubgroupHeader, subgroup: int, ttl_us: int) -> OutStream | None:
+    def _open(
+        self, header: SubgroupHeader, subgroup: int, ttl_us: int, *, late: bool = False
+    ) -> OutStream | None:
         group = header.group
-        if not self._passes(group):
+        if not (self.forward if late else self._passes(group)):
             return None
         self.streams += 1
         out = self.link.open_stream(self._rank(header.priority, group, subgroup), self._ttl(ttl_us))
         if len(self._outs) > MANY:
-            self._outs = [item for item in self._outs if not item[1].over]
+            self._forget_closed()
         self._outs.append((group, out))
         return out
 
-    def _cut(self, out: OutStream, header: SubgroupHeader, subgroup: int, first: int) -> Cut:
-        body = self._translated(out, header)
-        if first:  # what begins later cannot take its subgroup from the first object
+    def _go_on(
+        self,
+        begun: Begun,
+        header: SubgroupHeader,
+        rest: bytes | memoryview,
+        fin: bool,
+        now: float,
+    ) -> OutStream:
+        """The rest of a subgroup whose first objects were sent, on the same stream."""
+        last_id, has_extensions = begun.last_id, header.has_extensions
+        body = self._translated(begun.out, header)
+        cut = Cut(begun.out, b"", last_id + 1, has_extensions, body, last_id)
+        if fin:
+            cut.finish(rest, now)
+        else:
+            cut.write(rest, now)
+        return cut
+
+    def _cut(
+        self,
+        out: OutStream,
+        header: SubgroupHeader,
+        subgroup: int,
+        first: int,
+        missing: Sequence[Object],
+        now: float,
+    ) -> Cut:
+        """A stream from an object on; objects that it lacks are sent first."""
+        body, has_extensions = self._translated(out, header), header.has_extensions
+        if has_extensions is False and any(item.extensions for item in missing):
+            missing = ()  # they have no place on it
+        if first or missing:  # what begins later cannot take its subgroup from the first object
             header = replace(header, subgroup=subgroup)
-        return Cut(out, self._head(header), first, header.has_extensions, body)
+        if not missing:
+            return Cut(out, self._head(header), first, has_extensions, body)
+        data = written(missing, self.dialect, has_extensions=has_extensions)
+        out.write(self._head(header) + data, now)
+        last_id = missing[-1].object_id
+        return Cut(out, b"", max(first, last_id + 1), has_extensions, body, last_id)
 
     def _translated(self, out: OutStream, header: SubgroupHeader) -> OutStream:
         if needs_translation(BETWEEN_RELAYS, self.dialect, header.has_extensions):
@@ -303,7 +411,8 @@ class MoqtSubscription(EdgeSubscription):
     def _rank(self, priority: int | None, group: int, subgroup: int) -> Rank:
         order = self.order or self.track.properties.order
         place = -group if order is GroupOrder.DESCENDING else group
-        return self.priority, DEFAULT_PRIORITY if priority is None else priority, place, subgroup
+        publishers = DEFAULT_PRIORITY if priority is None else priority
+        return self.priority, publishers, self.request_id, place, subgroup
 
     @property
     def track_ttl_us(self) -> int:
@@ -317,7 +426,9 @@ class MoqtSubscription(EdgeSubscription):
 
     # -- datagrams ---------------------------------------------------------------------------------
 
-    def datagram(self, data: bytes, item: DatagramObject, now: float) -> None:
+    def datagram(
+        self, data: bytes, item: DatagramObject, now: float, *, pieced: bool = False
+    ) -> None:
         """As `Subscription.datagram`."""
         if self._state is not ESTABLISHED and self.is_kept_for_later():
             return
@@ -325,7 +436,11 @@ class MoqtSubscription(EdgeSubscription):
         if not self._passes(group) or Location(group, object_id) < self.start:
             return
         if len(data) > self.link.datagram_bytes:
-            self._send_large(item, now)
+            # What was sent in one datagram goes in one, or not at all.
+            if pieced:
+                self._send_large(item, now)
+            else:
+                self.track.shared.counters.large_datagrams += 1
             return
         if not self.dialect.is_carried:
             translated = translate_datagram(data, BETWEEN_RELAYS, self.dialect, self.track.alias)
@@ -337,23 +452,12 @@ class MoqtSubscription(EdgeSubscription):
 
     def _send_large(self, item: DatagramObject, now: float) -> None:
         """An object that came in several datagrams, on a stream of its own: MoQT has no pieces."""
-        extensions = item.extensions
-        header = SubgroupHeader(
-            self.track.alias,
-            item.group,
-            item.object_id,
-            item.priority,
-            has_extensions=bool(extensions),
-        )
-        out = self._open(header, item.object_id, self.track_ttl_us)
+        group, number, has_extensions = item.group, item.object_id, bool(item.extensions)
+        header = SubgroupHeader(self.track.alias, group, number, item.priority, has_extensions)
+        out = self._open(header, number, self.track_ttl_us)
         if out is not None:
-            out.write(self._head(header), now)
-            body = self._translated(out, header)
-            head = encode_object_header(
-                item.object_id, extensions, len(item.payload), 0, header.has_extensions
-            )
-            body.write(head, now)
-            body.finish(item.payload, now)
+            found = written([object_in(item)], self.dialect, has_extensions=has_extensions)
+            out.finish(self._head(header) + found, now)
 
     # -- its end -----------------------------------------------------------------------------------
 
@@ -364,6 +468,20 @@ class MoqtSubscription(EdgeSubscription):
             if not out.over:
                 out.reset(code, now)
 
+    def _forget_closed(self) -> None:
+        """Streams of which nothing more is sent; those that never began do not count."""
+        kept: list[tuple[int, RankedStream]] = []
+        for group, out in self._outs:
+            if not out.over or out.waits:
+                kept.append((group, out))
+            elif not out.is_open:
+                self.streams -= 1
+        self._outs = kept
+
+    def unsent(self) -> list[RankedStream]:
+        """Streams of which something has yet to be sent."""
+        return [out for _, out in self._outs if out.waits]
+
     def _cut_off(self, now: float) -> None:
         """Streams outside of a narrowed range are given up."""
         for group, out in self._outs:
@@ -372,11 +490,7 @@ class MoqtSubscription(EdgeSubscription):
                 out.reset(ResetCode.CANCELLED, now)
 
 
-def _absolute(wanted: Filter, largest: Location | None) -> Filter:
-    """A filter of an update, with where it begins by now."""
-    if wanted.type is FilterType.LARGEST_OBJECT and largest is not None:
-        return Filter(FilterType.ABSOLUTE_START, Location(largest.group, largest.object + 1))
-    if wanted.type in (FilterType.NEXT_GROUP, FilterType.LARGEST_OBJECT):
-        group = 0 if largest is None else largest.group
-        return Filter(FilterType.ABSOLUTE_START, Location(group + 1, 0))
-    return wanted
+def _next_id(cached: CachedStream) -> int:
+    """The first object of a stream that has not begun to arrive."""
+    last = cached.scan().last_object_id
+    return 0 if last is None else last + 1

@@ -50,7 +50,7 @@ _NO_ENDS: Final = (DoneCode.GOING_AWAY, DoneCode.EXPIRED, DoneCode.INTERNAL_ERRO
 class QuicrClient(EdgeClient):
     """One QUICR session with a client."""
 
-    ready = True
+    silent_code = QuicrCode.SILENT
     violations = (QuicrCode.PROTOCOL_VIOLATION, QuicrCode.INVALID_ENCODING, QuicrCode.TOO_LARGE)
 
     def __init__(self, edge: Edge, link: ClientLink) -> None:
@@ -68,6 +68,11 @@ class QuicrClient(EdgeClient):
         self._was_pressed = False
         self._closed = False
         edge.client_ready(self)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has said what it is here for: there is no setup, but a first stream."""
+        return self.session.began
 
     @property
     def _counters(self) -> QuicrCounters:
@@ -183,6 +188,8 @@ class QuicrClient(EdgeClient):
         try:
             pattern.check()
             self.check_datagrams(datagram_id, None if pattern.is_wild else pattern)
+            if not pattern.is_wild and (reason := self.edge.context.no_room_for(pattern.track())):
+                raise NameRefused(reason)
         except NameRefused as refused:
             self._fail(stream, str(refused))
             return

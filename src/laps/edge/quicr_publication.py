@@ -195,10 +195,9 @@ class QuicrPublication:
         if self._is_known(place, fragment.offset, fragment.data, now, last=fragment.last):
             return
         track = self._track
-        priority = moqt_priority(terms.priority)
         for part in recut(fragment, CARRIED_BYTES):
             data = encode_carried(track.alias, part, terms)
-            self._relay.publish_datagram(self._client, track.hash, data, priority, now)
+            self._relay.publish_datagram(self._client, track.hash, data, now)
 
 
 class QuicrPublishing:
@@ -222,7 +221,11 @@ class QuicrPublishing:
         if is_telemetry(name.namespace):
             raise NameRefused("what is below laps/telemetry is published by relays alone")
         client, edge, session = self._client, self._edge, self._session
+        if (reason := edge.context.no_room_for(name)) is not None:
+            raise NameRefused(reason)
         track = edge.context.track(name, now)
+        for published in [it for it in self._lingering if it.publication.key == track.key]:
+            self._end(published, now, ok=True)  # it is published again: nothing more comes of that
         if client in track.publishers:
             raise NameRefused("this session publishes the name already")
         if len(session.streams) > edge.settings.quicr.streams:

@@ -241,7 +241,9 @@ class QuicrSubscription(EdgeSubscription):
         terms = Terms(priority=quicr_priority(priority))
         return _QuicrStream(self, header, terms, first)
 
-    def datagram(self, data: bytes, item: DatagramObject, now: float) -> None:
+    def datagram(
+        self, data: bytes, item: DatagramObject, now: float, *, pieced: bool = False
+    ) -> None:
         """As `Subscription.datagram`."""
         if self._state is not ESTABLISHED and self.is_kept_for_later():
             return
@@ -327,7 +329,7 @@ class QuicrSubscription(EdgeSubscription):
         if not fragment.object_id and not fragment.offset and not before:
             before = self._count(fragment.group - 1)
         said = Terms(best_before_ms, terms.priority, terms.discardable, before)
-        rank: Rank = (int(terms.discardable), terms.priority, 0, 0)
+        rank: Rank = (int(terms.discardable), terms.priority, 0, 0, 0)
         place = Location(fragment.group, fragment.object_id)
         if not self._begun and self._history is None:
             self._begin(place)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from laps.wire.extensions import MAX_HOPS, RelayRequest
 from laps.wire.moqt.dialect import BETWEEN_RELAYS
-from laps.wire.moqt.messages import PublishDone, RequestKind, RequestOk, SubscribeOk, TrackStatus
+from laps.wire.moqt.messages import FetchCancel, RequestKind, RequestOk, SubscribeOk, TrackStatus
 
 if TYPE_CHECKING:
     from laps.edge.context import Context
     from laps.types import NodeId, TrackName
-    from laps.wire.moqt.messages import Fetch, Message
+    from laps.wire.moqt.messages import Fetch, Message, Publish, PublishDone
 
 # Without an answer after this long there will be none.
 ANSWER_S: Final = 5.0
@@ -38,15 +38,28 @@ class RelayQueries:
         self._ids = count(1)
         self._open: dict[int, Query] = {}
 
-    def ask(self, node_id: NodeId, message: Fetch | TrackStatus, query: Query, now: float) -> int:
+    def ask(
+        self,
+        node_id: NodeId,
+        message: Fetch | TrackStatus,
+        query: Query,
+        now: float,
+        wait_s: float = ANSWER_S,
+    ) -> int:
         """Ask a relay; the id of the request."""
         request_id = next(self._ids) & 0xFFFF_FFFF
         self._open[request_id] = query
         relay = self._context.relay
         payload = BETWEEN_RELAYS.encode(message)
         relay.reach.send(node_id, RelayRequest(MAX_HOPS, relay.id, node_id, request_id, payload))
-        self._context.at(now + ANSWER_S, lambda now: self._close(request_id, None, now))
+        self._context.at(now + wait_s, lambda now: self._close(request_id, None, now))
         return request_id
+
+    def cancel(self, node_id: NodeId, request_id: int) -> None:
+        """A FETCH is no longer wanted."""
+        self._open.pop(request_id, None)
+        relay, payload = self._context.relay, BETWEEN_RELAYS.encode(FetchCancel(request_id))
+        relay.reach.send(node_id, RelayRequest(MAX_HOPS, relay.id, node_id, request_id, payload))
 
     def receive(self, request_id: int, answer: Message, now: float) -> None:
         """An answer has arrived."""
@@ -60,9 +73,9 @@ class RelayQueries:
         if query is not None:
             query.answered(answer, now)
 
-    def track_ended(self, track: TrackName, nodes: list[NodeId], done: PublishDone) -> None:
-        """Tell relays with subscribers that a track has ended."""
+    def tell(self, track: TrackName, nodes: list[NodeId], news: PublishDone | Publish) -> None:
+        """Tell relays with subscribers that a track has ended, or has begun anew."""
         relay = self._context.relay
-        payload = BETWEEN_RELAYS.encode(TrackStatus(0, track)) + BETWEEN_RELAYS.encode(done)
+        payload = BETWEEN_RELAYS.encode(TrackStatus(0, track)) + BETWEEN_RELAYS.encode(news)
         for node_id in nodes:
             relay.reach.send(node_id, RelayRequest(MAX_HOPS, relay.id, node_id, 0, payload))

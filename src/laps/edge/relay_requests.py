@@ -6,6 +6,7 @@ other side of it.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from laps.edge.relay_queries import ANSWER_S
@@ -17,6 +18,7 @@ from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.messages import (
     Fetch,
     FetchCancel,
+    Publish,
     PublishDone,
     RequestError,
     RequestKind,
@@ -56,6 +58,11 @@ class RelayAsker:
     def asks_status(self, request_id: int, key: TrackKey) -> None:
         """It wants to know how far a track is."""
         self._asked[request_id] = key
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it waits for something."""
+        return bool(self.serving or self._asked)
 
     @property
     def has_room(self) -> bool:
@@ -137,6 +144,14 @@ class RelayRequests:
         if asker is None:
             asker = self._askers[node_id] = RelayAsker(self._context, node_id)
         self._serve(asker, message, inner, now)
+        # Of those that asked before, two are looked at for each that asks: no more idle ones stay.
+        for oldest in list(islice(self._askers, 2)):
+            if (idle := self._askers.pop(oldest)).is_busy:
+                self._askers[oldest] = idle
+
+    def __len__(self) -> int:
+        """How many relays are remembered, because something of theirs is under way."""
+        return len(self._askers)
 
     def _serve(
         self, asker: RelayAsker, request: RelayRequest, inner: list[Message], now: float
@@ -145,9 +160,12 @@ class RelayRequests:
         match inner:
             case [TrackStatus(_, name, _), PublishDone() as done]:
                 self._endings.ended_elsewhere(name, done, request.source_node_id, now)
+            case [TrackStatus(_, name, _), Publish()]:
+                self._endings.begun_anew_elsewhere(name)
             case [TrackStatus(_, name, _)]:
                 asker.asks_status(request_id, hash_track(name).full_name_hash)
-                self._statuses.ask(asker, TrackStatus(request_id, name), now)
+                status = TrackStatus(request_id, name)
+                self._statuses.ask(asker, status, now, request.source_node_id)
             case [Fetch() as fetch] if isinstance(fetch.range, StandaloneFetch):
                 wanted = fetch.range
                 own = Fetch(request_id, wanted, fetch.priority, fetch.order)

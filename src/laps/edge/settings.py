@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from laps.edge.media_queue import MediaCounters
 from laps.sessions.moqt import MoqtLimits
+
+if TYPE_CHECKING:
+    from laps.edge.moqt_manners import Join
+    from laps.wire.moqt.tolerance import Tolerance
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +36,10 @@ class EdgeSettings:
     "How long streams wait for the message that names their track."
     hold_bytes: int = 1024 * 1024
     "How much of them waits for each client."
+    most_tracks: int = 1_000_000
+    "Tracks that are published, wanted or kept at a time, of all clients together."
+    join: Join = "draft"
+    "Where a subscription with the filter largest object begins."
     subscribe_wait_s: float = 1.0
     "A SUBSCRIBE waits this long for a publisher before it is refused."
     answer_wait_s: float = 1.0
@@ -53,6 +63,8 @@ class ClientCounters:
     malformed_streams: int = 0
     broken_streams: int = 0
     "Streams that ended in the middle of an object."
+    tolerated: Counter[Tolerance] = field(default_factory=Counter)
+    "Mistakes that were understood; a strict relay has none, and violations in their place."
 
 
 @dataclass(slots=True)

@@ -10,21 +10,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from laps.edge.client import EdgeClient, EdgeSubscription
+from laps.ranges import end_after
+from laps.tracks.known import Known
+from laps.tracks.publication import is_new_request
 from laps.tracks.subscription import SubscriptionState
+from laps.types import Location
+from laps.wire.moqt.carried_subscribe import carry_subscribe
 from laps.wire.moqt.codes import RequestCode
+from laps.wire.moqt.messages import Subscribe
 from laps.wire.subscribe import encode_subscribe
 
 if TYPE_CHECKING:
     from laps.edge.context import Context
     from laps.edge.pressure import Pressure
     from laps.edge.track_status import Statuses
+    from laps.edge.upstream_fetch import UpstreamFetches
     from laps.tracks.subscription import Subscription
     from laps.tracks.track import Track
-    from laps.types import Location, NodeId
+    from laps.tracks.upstream_fetch import UpstreamFetch
+    from laps.types import NodeId
 
 
 @dataclass(slots=True)
@@ -51,13 +59,43 @@ class _Inquiry:
             self.subscribing.refused_elsewhere(self.subscription, code, reason, now)
 
 
+@dataclass(slots=True, eq=False)
+class _GroupFetch:
+    """The group that a subscription begins with is being fetched."""
+
+    subscribing: Subscribing
+    subscription: EdgeSubscription
+    largest: Location
+
+    @property
+    def position(self) -> Location:
+        """As `FetchWaiter.position`: it needs all of it."""
+        return Location(0, 0)
+
+    def progressed(self, fetch: UpstreamFetch, now: float) -> None:
+        """As `FetchWaiter.progressed`: it begins when all is there."""
+
+    def fetched(self, fetch: UpstreamFetch, now: float, *, ok: bool) -> None:
+        """As `FetchWaiter.fetched`."""
+        self.go_on(now)
+
+    def go_on(self, now: float) -> None:
+        """Begin with what there is."""
+        self.subscribing.group_fetched(self.subscription, self.largest, now)
+
+
 class Subscribing:
     """The subscriptions of a relay's clients."""
 
-    def __init__(self, context: Context, statuses: Statuses, pressure: Pressure) -> None:
+    def __init__(
+        self, context: Context, statuses: Statuses, pressure: Pressure, upstream: UpstreamFetches
+    ) -> None:
         self._context = context
         self._statuses = statuses
         self._pressure = pressure
+        self._upstream = upstream
+        self._fetching: dict[EdgeSubscription, _GroupFetch] = {}
+        "Subscriptions whose first group is being fetched."
 
     def subscribe(self, subscription: EdgeSubscription, now: float) -> None:
         """A client wants a track."""
@@ -65,7 +103,8 @@ class Subscribing:
         if not subscription.patient:
             subscription.is_new = track.largest() is None and not self._context.is_offered(track)
         assert track.name is not None  # noqa: S101 - it was made from its name
-        data = encode_subscribe(track.name)
+        request = subscription.request
+        data = encode_subscribe(track.name) if request is None else carry_subscribe(request)
         self._context.relay.subscribe(subscription.client, track.name, data, now, subscription)
         self._pressure.changed_track(track, now)
         self.settle(track, now)
@@ -78,6 +117,7 @@ class Subscribing:
     def unsubscribe(self, subscription: EdgeSubscription, now: float) -> None:
         """A client no longer wants a track."""
         track, client = subscription.track, subscription.client
+        self._fetching.pop(subscription, None)
         if subscription.state is SubscriptionState.CLOSED:
             return
         is_current = track.subscribers.get(client) is subscription
@@ -93,9 +133,13 @@ class Subscribing:
         # Until now nobody wanted the track because of it.
         track.remove_subscriber(client)
         subscription.advance(SubscriptionState.ESTABLISHED)
-        if track.name is not None:
-            data = encode_subscribe(track.name)
-            self._context.relay.subscribe(client, track.name, data, now, subscription)
+        if track.name is None:
+            return
+        request = subscription.request
+        data = encode_subscribe(track.name) if request is None else carry_subscribe(request)
+        self._context.relay.subscribe(client, track.name, data, now, subscription)
+        if request is not None and request.new_group is not None:
+            self.new_group(track, request.new_group)
 
     # -- answers -----------------------------------------------------------------------------------
 
@@ -109,11 +153,12 @@ class Subscribing:
         if any(it.is_established for it in publications) or self._context.has_plain(track):
             for subscription in waiting:
                 self.establish(subscription, track.largest(), now)
-        elif any(not publication.is_answered for publication in publications):
-            return
         elif nodes := self._context.elsewhere(track):
+            # Also beside a publisher here that has not answered yet.
             for subscription in waiting:
                 self._ask(subscription, nodes, now)
+        elif any(not publication.is_answered for publication in publications):
+            return
         else:
             # Those that have ended refuse nothing: somebody else may come.
             refusals = (it.refusal for it in publications if it.refusal is not None)
@@ -133,7 +178,7 @@ class Subscribing:
         self, subscription: EdgeSubscription, largest: Location | None, now: float
     ) -> None:
         """The track is there: answer, unless all that is wanted of it is in the past."""
-        if not subscription.is_unanswered:
+        if not subscription.is_unanswered or subscription in self._fetching:
             return
         if largest is not None and subscription.is_past(largest):
             reason = (
@@ -141,7 +186,28 @@ class Subscribing:
             )
             self._refuse(subscription, RequestCode.INVALID_RANGE, reason, now)
             return
-        subscription.client.accept(subscription, largest, now)
+        if largest is None or not self._fetches_group(subscription, largest, now):
+            subscription.client.accept(subscription, largest, now)
+
+    def _fetches_group(self, subscription: EdgeSubscription, largest: Location, now: float) -> bool:
+        """Whether the group that it begins with is not here, and is being fetched."""
+        track, start = subscription.track, Location(largest.group, 0)
+        if not subscription.joins_group or not Known(track.cached).gaps(start, largest, now):
+            return False
+        waiting = self._fetching[subscription] = _GroupFetch(self, subscription, largest)
+        if not self._upstream.send(waiting, track, start, end_after(largest), now):
+            del self._fetching[subscription]
+            return False
+        wait_s = self._context.settings.answer_wait_s
+        self._context.at(now + wait_s, waiting.go_on)
+        return True
+
+    def group_fetched(
+        self, subscription: EdgeSubscription, largest: Location | None, now: float
+    ) -> None:
+        """The group that a subscription begins with has arrived, or will not."""
+        if self._fetching.pop(subscription, None) is not None and subscription.is_unanswered:
+            subscription.client.accept(subscription, largest, now)
 
     def refused_elsewhere(
         self, subscription: EdgeSubscription, code: int, reason: str, now: float
@@ -150,9 +216,12 @@ class Subscribing:
         subscription.advance(SubscriptionState.WAITING)
         self._ask(subscription, self._context.elsewhere(subscription.track), now)
         # Where there is no publisher, one may have just left, and may come back.
-        waits = subscription.state is SubscriptionState.WAITING
-        if waits and code != RequestCode.DOES_NOT_EXIST:
+        if subscription.state is not SubscriptionState.WAITING:
+            return
+        if code != RequestCode.DOES_NOT_EXIST:
             self._refuse(subscription, code, reason, now)
+        elif subscription.is_overdue:
+            self._give_up(subscription, now)
 
     def _ask(self, subscription: EdgeSubscription, nodes: list[NodeId], now: float) -> None:
         """Another relay has the track: begin where it is."""
@@ -171,6 +240,7 @@ class Subscribing:
 
     def _give_up(self, subscription: EdgeSubscription, now: float) -> None:
         """Nobody has come who publishes the track."""
+        subscription.is_overdue = True
         if subscription.state is not SubscriptionState.WAITING or subscription.patient:
             return
         track = subscription.track
@@ -191,6 +261,22 @@ class Subscribing:
             client.refuse(subscription.request_id, code, reason, now)
 
     # -- new groups --------------------------------------------------------------------------------
+
+    def wants_new_group(self, subscription: EdgeSubscription, value: int, now: float) -> None:
+        """A subscriber asks for a new group, here or at the relay that has the publisher."""
+        track, largest = subscription.track, subscription.track.largest()
+        self.new_group(track, value)
+        if any(it.is_established for it in track.answering) or track.name is None:
+            return
+        if value and largest is not None and value <= largest.group:
+            return
+        asked = is_new_request(track.new_group, value, largest)
+        if track.properties.dynamic_groups and asked is not None:
+            track.new_group = asked
+            before = subscription.request or Subscribe(0, track.name)
+            request = subscription.request = replace(before, track=track.name, new_group=value)
+            data = carry_subscribe(request)
+            self._context.relay.subscribe(subscription.client, track.name, data, now, subscription)
 
     def new_group(self, track: Track, value: int) -> None:
         """A subscriber would like a new group: ask for it, unless there is one."""

@@ -94,7 +94,7 @@ class _Output:
         self.history.limits = CacheLimits(size, size, age_s)
         # What is being written is never what has to make room.
         self.most_bytes = min(GROUP_BYTES, size // 4)
-        self.track.cached.max_age_s = age_s
+        self.track.cached.limit_age(age_s)
 
 
 class Telemetry:

@@ -100,23 +100,25 @@ class Statuses:
         self._queries = queries
         self._probes: dict[TrackKey, dict[Probe, Inquirer]] = {}
 
-    def ask(self, asker: Asker, message: TrackStatus, now: float) -> None:
-        """A client, or another relay, asks how far a track is."""
+    def ask(self, asker: Asker, message: TrackStatus, now: float, by: NodeId | None = None) -> None:
+        """A client, or another relay, asks how far a track is: `by` is that relay.
+
+        It is answered as a SUBSCRIBE would be.
+        """
         track = self._context.track(message.track, now)
+        self._context.relay.review(track.key, now)
         inquirer = _StatusRequest(asker, track, message.request_id)
         publications = track.answering
         refusals = (it.refusal for it in publications if it.refusal is not None)
         refusal = next(refusals, None)
-        if any(it.is_established for it in publications) or track.cached.groups:
+        if any(it.is_established for it in publications) or self._context.has_plain(track):
             inquirer.answered(track.largest(), now)
         elif refusal is not None and all(it.is_answered for it in publications):
             inquirer.refused(refusal.code, refusal.reason, now)
-        elif self._context.publisher(track) is not None:
+        elif self._context.has_answering(track):
             self._probe(track, inquirer, now)
-        elif nodes := self._context.elsewhere(track):
+        elif nodes := self._context.elsewhere(track, by):
             self.ask_relay(track, nodes[0], inquirer, now)
-        elif self._context.has_plain(track):
-            inquirer.answered(None, now)
         else:
             inquirer.refused(RequestCode.DOES_NOT_EXIST, "nobody publishes this track", now)
 
@@ -143,13 +145,13 @@ class Statuses:
         if not probes:
             del self._probes[track.key]
         # Nobody may want the track after this, and then its publishers are forgotten.
-        established = any(it.is_established for it in track.answering)
+        established, largest = any(it.is_established for it in track.answering), track.largest()
         refusals = [it.refusal for it in track.answering if it.refusal is not None]
         refusal = next(iter(refusals), None)
         assert track.name is not None  # noqa: S101 - it was subscribed to by its name
         self._context.relay.unsubscribe(probe, track.name, now)
         if established:
-            inquirer.answered(track.largest(), now)
+            inquirer.answered(largest, now)
         elif refusal is not None:
             inquirer.refused(refusal.code, refusal.reason, now)
         else:

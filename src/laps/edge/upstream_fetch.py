@@ -13,15 +13,18 @@ from laps.ranges import last_of
 from laps.tracks.upstream_fetch import UpstreamFetch
 from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.messages import Fetch, FetchOk, RequestError, StandaloneFetch, TrackProperties
+from laps.wire.moqt.tolerance import Tolerance
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from laps.edge.context import Context
     from laps.edge.relay_queries import RelayQueries
     from laps.tracks.track import Track
     from laps.types import Location
     from laps.wire.moqt.messages import Message
 
-# A FETCH that goes on to somebody else has this long to come back.
+# A FETCH of which nothing arrives for this long is given up.
 FETCH_S: Final = 10.0
 
 
@@ -42,6 +45,13 @@ class FetchCounters:
 class FetchWaiter(Protocol):
     """Waits for a range that is fetched from elsewhere."""
 
+    @property
+    def position(self) -> Location:
+        """What comes before this place it has."""
+
+    def progressed(self, fetch: UpstreamFetch, now: float) -> None:
+        """More of the range has arrived, or the answer to the FETCH."""
+
     def fetched(self, fetch: UpstreamFetch, now: float, *, ok: bool) -> None:
         """The range has arrived, or will not."""
 
@@ -53,6 +63,8 @@ class _Fetching:
     track: Track
     fetch: UpstreamFetch
     waiters: list[FetchWaiter]
+    moved_at: float
+    "When something of it arrived the last time."
 
 
 @dataclass(slots=True, eq=False)
@@ -86,7 +98,8 @@ class UpstreamFetches:
     ) -> bool:
         """Have a range fetched; False if there is nobody to ask."""
         for fetching in self._open:
-            if fetching.track is track and fetching.fetch.covers(start, end):
+            fetch = fetching.fetch
+            if fetching.track is track and fetch.covers(start, end) and not fetch.is_thinned:
                 self.counters.shared += 1
                 fetching.waiters.append(serving)
                 return True
@@ -95,8 +108,33 @@ class UpstreamFetches:
             return False
         opened.waiters.append(serving)
         self.counters.errands += 1
-        self._context.at(now + FETCH_S, lambda now: self.close(opened, now, ok=False))
+        self._watch(opened)
         return True
+
+    def leave(self, serving: FetchWaiter, now: float) -> None:
+        """Somebody no longer waits; what nobody waits for is cancelled."""
+        for fetching in [it for it in self._open if serving in it.waiters]:
+            fetching.waiters.remove(serving)
+            if not fetching.waiters:
+                if fetching.fetch.node_id is not None:
+                    self._queries.cancel(fetching.fetch.node_id, fetching.fetch.request_id)
+                self.close(fetching, now, ok=False)
+
+    def at(self, when: float, call: Callable[[float], None]) -> None:
+        """Make a call at a time."""
+        self._context.at(when, call)
+
+    def _watch(self, fetching: _Fetching) -> None:
+        """Give it up when nothing has arrived of it for a while."""
+
+        def look(now: float) -> None:
+            if now < fetching.moved_at + FETCH_S:
+                self._watch(fetching)
+            else:
+                self.close(fetching, now, ok=False)
+
+        if fetching in self._open:
+            self._context.at(fetching.moved_at + FETCH_S, look)
 
     def _ask(self, track: Track, start: Location, end: Location, now: float) -> _Fetching | None:
         if track.name is None:
@@ -105,21 +143,21 @@ class UpstreamFetches:
         publisher = self._context.publisher(track)
         if publisher is not None:
             fetch = UpstreamFetch(track.cached, start, end, publisher.dialect, publisher=publisher)
-            fetching = self._opened(track, fetch)
+            fetching = self._opened(track, fetch, now)
             fetch.request_id = publisher.fetch(request)
             return fetching
         nodes = self._context.elsewhere(track)
         if not nodes:
             return None
         fetch = UpstreamFetch(track.cached, start, end, BETWEEN_RELAYS, node_id=nodes[0])
-        fetching = self._opened(track, fetch)
+        fetching = self._opened(track, fetch, now)
         query = _FetchQuery(self, fetching)
-        fetch.request_id = self._queries.ask(nodes[0], request, query, now)
+        fetch.request_id = self._queries.ask(nodes[0], request, query, now, FETCH_S)
         track.shared.upstream_fetches[fetch.request_id] = fetch
         return fetching
 
-    def _opened(self, track: Track, fetch: UpstreamFetch) -> _Fetching:
-        fetching = _Fetching(track, fetch, [])
+    def _opened(self, track: Track, fetch: UpstreamFetch, now: float) -> _Fetching:
+        fetching = _Fetching(track, fetch, [], now)
         self._open.append(fetching)
         track.fetches.add(fetch)
         return fetching
@@ -142,6 +180,25 @@ class UpstreamFetches:
             track.cached.saw(last_of(message.end))
         if fetch.is_finished:
             self.close(fetching, now, ok=True)
+        else:
+            self._moved(fetching, now)
+
+    def progressed(self, fetch: UpstreamFetch, now: float) -> None:
+        """More of a range has arrived."""
+        fetch.is_noted = False
+        for fetching in self._open:
+            if fetching.fetch is fetch:
+                self._moved(fetching, now)
+                return
+
+    def _moved(self, fetching: _Fetching, now: float) -> None:
+        """Those who wait go on with what there is."""
+        fetch = fetching.fetch
+        fetching.moved_at = now
+        for serving in list(fetching.waiters):
+            serving.progressed(fetch, now)
+        if fetch.is_large and fetching.waiters:
+            fetch.thin(min(serving.position for serving in fetching.waiters))
 
     def refused(self, client: EdgeClient, request_id: int, now: float) -> None:
         """A publisher will not, or gave up sending it."""
@@ -150,15 +207,26 @@ class UpstreamFetches:
             self.close(fetching, now, ok=False)
 
     def receive(self, client: EdgeClient, request_id: int, data: bytes, *, fin: bool) -> bool:
-        """Bytes of what we asked a publisher for; False if nobody wants them."""
+        """Bytes of what we asked a publisher for; False if nobody wants them.
+
+        Whoever asks for a range must not be able to end a publisher's session by it: what cannot
+        be read fails the FETCH alone.
+        """
         fetching = self._find(client, request_id)
-        return fetching is not None and fetching.fetch.receive(data, fin=fin)
+        if fetching is None or fetching.fetch.is_failed:
+            return False
+        wanted = fetching.fetch.receive(data, fin=fin)
+        if (problem := fetching.fetch.problem) is not None:
+            if self._context.settings.session.strict:
+                raise problem
+            self._context.counters.tolerated[Tolerance.UNREADABLE_FETCH] += 1
+        return wanted
 
     def finished(self, fetch: UpstreamFetch, now: float) -> None:
-        """All of a range has arrived, or more than is held."""
+        """All of a range has arrived, or it has failed."""
         for fetching in self._open:
-            if fetching.fetch is fetch and (fetch.is_too_large or fetch.answer is not None):
-                self.close(fetching, now, ok=not fetch.is_too_large)
+            if fetching.fetch is fetch and (fetch.is_failed or fetch.answer is not None):
+                self.close(fetching, now, ok=not fetch.is_failed)
                 return
 
     def client_closed(self, client: EdgeClient, now: float) -> None:

@@ -34,10 +34,14 @@ class Watches:
                     continue
                 if change.added:
                     self._tell(client, watch, info.namespace, info.name, now)
-                elif info.name is not None:
+                    continue
+                if info.name is not None:
                     client.withdraw(TrackName(info.namespace, info.name))
-                elif info.namespace in watch.told:
+                if info.namespace in watch.told and not self._is_offered(info.namespace):
                     client.tell_namespace_gone(watch, info.namespace)
+
+    def _is_offered(self, namespace: tuple[bytes, ...]) -> bool:
+        return self._context.relay.extensions.namespaces.has(namespace)
 
     def _tell(
         self,
@@ -47,9 +51,9 @@ class Watches:
         name: bytes | None,
         now: float,
     ) -> None:
-        if name is not None:
-            if watch.tracks:
-                track = self._context.track(TrackName(namespace, name), now)
-                client.offer(track, forward=watch.forward, now=now)
-        elif watch.namespaces and namespace not in watch.told:
+        """A track that is published by itself is one of its namespace, which need not be."""
+        if watch.namespaces and namespace not in watch.told:
             client.tell_namespace(watch, namespace)
+        if name is not None and watch.tracks:
+            track = self._context.track(TrackName(namespace, name), now)
+            client.offer(track, forward=watch.forward, now=now)

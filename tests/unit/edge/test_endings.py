@@ -319,3 +319,82 @@ def test_a_client_with_little_credit_is_asked_when_it_allows_it() -> None:
     sub.say(Unsubscribe(request_id))
     assert pub.closed is None
     net.check_empty()
+
+
+# -- a publisher of a namespace is asked again -----------------------------------------------------
+
+
+@near_and_far
+def test_who_refused_a_track_is_asked_again_by_the_next_who_wants_it(relays: int) -> None:
+    net, pub, sub = stage(relays=relays)
+    pub.publish_namespace("demo")
+    sub.subscribe("demo/t")
+    net.run(0.1)
+    pub.refuse(pub.last(Subscribe).request_id, RequestCode.DOES_NOT_EXIST)
+    net.run(1.5)  # the subscriber is refused; where it is elsewhere its relay's subscribe stands
+    sub.subscribe("demo/t")
+    net.run(0.1)
+    assert len(pub.heard_of(Subscribe)) == 2
+    alias = pub.accept(pub.last(Subscribe))
+    pub.stream(alias, 3, *objects_of(0))
+    net.run(0.1)
+    assert sub.places == [(3, 0)]
+
+
+@near_and_far
+@pytest.mark.parametrize("code", [DoneCode.TRACK_ENDED, DoneCode.INTERNAL_ERROR])
+def test_who_ended_a_track_is_asked_again_by_the_next_who_wants_it(
+    relays: int, code: DoneCode
+) -> None:
+    net, pub, sub = stage(relays=relays)
+    pub.publish_namespace("demo")
+    sub.subscribe("demo/t")
+    net.run(0.1)
+    alias = pub.accept(pub.last(Subscribe))
+    pub.stream(alias, 3, *objects_of(0))
+    net.run(0.1)
+    pub.done(pub.last(Subscribe).request_id, code, 1)
+    net.run(2.0)
+    assert sub.last(PublishDone).code == code
+    sub.subscribe("demo/t")
+    net.run(0.1)
+    alias = pub.accept(pub.last(Subscribe))
+    pub.stream(alias, 4, *objects_of(0))
+    net.run(1.1)
+    assert sub.places == [(3, 0), (4, 0)]
+
+
+@pytest.mark.parametrize("relays", [2, 3])
+def test_who_refused_is_asked_again_while_somebody_waits(relays: int) -> None:
+    net, pub, sub = stage(relays=relays)
+    pub.publish_namespace("demo")
+    sub.subscribe("demo/t")
+    net.run(0.1)
+    pub.refuse(pub.last(Subscribe).request_id, RequestCode.DOES_NOT_EXIST)
+    waiting = net.app(sub.edge.relay)
+    for _ in range(10):
+        waiting.subscribe("demo/t")
+        net.run(1.1)
+        for request in pub.heard_of(Subscribe)[1:]:
+            if request.request_id in pub.session.incoming:
+                pub.refuse(request.request_id, RequestCode.DOES_NOT_EXIST)
+    # Every question of theirs is not one of ours: it is asked ever more seldom.
+    assert 3 <= len(pub.heard_of(Subscribe)) <= 8
+
+
+@near_and_far
+def test_a_subscription_of_ours_that_has_expired_is_renewed_without_a_word(relays: int) -> None:
+    net, pub, sub = stage(relays=relays)
+    pub.publish_namespace("demo")
+    net.run(0.1)
+    sub.subscribe("demo/t")
+    net.run(0.1)
+    for group in range(3):
+        alias = pub.accept(pub.last(Subscribe))
+        net.run(0.1)
+        pub.stream(alias, group, *objects_of(0))
+        pub.done(pub.last(Subscribe).request_id, DoneCode.EXPIRED, 1)
+        net.run(0.1)
+    assert len(pub.heard_of(Subscribe)) == 4
+    assert not sub.heard_of(PublishDone)
+    assert sub.places == [(0, 0), (1, 0), (2, 0)]

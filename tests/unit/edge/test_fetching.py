@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from laps.sessions.moqt import MoqtLimits
 from laps.types import Location
 from laps.wire.moqt.codes import RequestCode, SessionCode
 from laps.wire.moqt.data import ObjectStatus
@@ -22,9 +23,10 @@ from laps.wire.moqt.messages import (
     TrackProperties,
     Unsubscribe,
 )
+from laps.wire.moqt.tolerance import Tolerance
 from laps.wire.moqt.translate import decode_extensions
 from support.fetching import errands, fetched, fill, whole
-from support.moqt import stage
+from support.moqt import MoqtNet, stage
 from support.moqt_streams import (
     DRAFTS,
     NEXT_GROUP,
@@ -282,11 +284,28 @@ def test_a_fetch_joins_nothing_that_is_no_subscription(dialect: Dialect) -> None
 def test_a_fetch_joins_subscriptions_from_the_largest_object_only(
     dialect: Dialect, wanted: Any
 ) -> None:
-    _, pub, sub = stage(DRAFT16, dialect)
+    net, pub, sub = stage(DRAFT16, dialect)
     fill(pub, 0)
     sub.join(sub.subscribe("demo/t", wanted), 0)
+    assert sub.error == RequestCode.INVALID_JOINING_REQUEST_ID
+    assert sub.closed is None
+    (edge,) = net.edges.values()
+    assert edge.counters.tolerated == {Tolerance.MISPLACED_JOIN: 1}
+
+
+@both
+def test_a_fetch_that_joins_another_subscription_is_closed_by_a_strict_relay(
+    dialect: Dialect,
+) -> None:
+    net = MoqtNet()
+    relay = net.relay("1:1")
+    edge = net.edge(relay, session=MoqtLimits(strict=True))
+    pub, sub = net.app(relay), net.app(relay, dialect)
+    pub.publish("demo/t")
+    sub.join(sub.subscribe("demo/t", start_at(0)), 0)
     assert sub.closed is not None
     assert sub.closed[0] == SessionCode.PROTOCOL_VIOLATION
+    assert edge.counters.tolerated == {}
 
 
 def test_an_absolute_start_is_not_past_the_largest() -> None:
@@ -294,3 +313,15 @@ def test_an_absolute_start_is_not_past_the_largest() -> None:
     fill(pub, 0)
     sub.join(sub.subscribe("demo/t"), 1, relative=False)
     assert sub.error == RequestCode.INVALID_RANGE
+
+
+def test_a_fetch_is_as_urgent_as_the_track_and_its_priority_can_be_changed() -> None:
+    net, pub, sub = stage()
+    alias = pub.publish("demo/t", properties=TrackProperties(priority=7))
+    pub.stream(alias, 0, *objects_of(0, 1))
+    sub.link.room = 1
+    request_id = sub.fetch("demo/t", (0, 0), (0, 2), priority=9)
+    assert sub.fetched.rank == (9, 7, request_id, 0, 0)
+    sub.update(request_id, priority=3)
+    net.run(0.1)
+    assert sub.fetched.rank == (3, 7, request_id, 0, 0)

@@ -141,3 +141,44 @@ def test_a_publisher_waits_on_as_long_as_something_moves() -> None:
     sub.link.sent_bytes += MOVING_BYTES - 1
     net.run(PATIENCE_S)
     assert not pub.link.paused
+
+
+def test_a_publisher_waits_for_one_that_reads_before_it_loses_anything() -> None:
+    net, pub, (one, two) = watched()
+    one.link.press(True)
+    assert not waits(pub)
+    one.link.press(True, crowded=True)
+    assert waits(pub)
+    for _ in range(3):
+        one.link.sent_bytes += MOVING_BYTES
+        net.run(PATIENCE_S)
+        assert waits(pub)
+    one.link.press(True)
+    assert not waits(pub)
+    assert not two.link.pressed
+
+
+def test_a_publisher_does_not_wait_for_one_that_does_not_read() -> None:
+    net, pub, (one, _) = watched()
+    one.link.press(True)
+    net.run(PATIENCE_S)  # it has had the time to send something
+    one.link.press(True, crowded=True)
+    assert not waits(pub)
+
+
+def test_a_publisher_waits_no_longer_for_one_that_has_stopped_to_read() -> None:
+    net, pub, (one, _) = watched()
+    one.link.press(True, crowded=True)
+    assert waits(pub)
+    one.link.sent_bytes += MOVING_BYTES - 1
+    net.run(PATIENCE_S)
+    assert not waits(pub)
+    one.link.sent_bytes += 10 * MOVING_BYTES
+    one.link.press(True, crowded=True)
+    assert not waits(pub)  # that is for later
+    one.link.press(False)
+    one.link.press(True, crowded=True)
+    assert waits(pub)
+    one.leave()
+    assert not waits(pub)
+    net.check_empty()

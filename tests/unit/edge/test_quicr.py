@@ -317,6 +317,22 @@ def test_a_publisher_closes_its_half_first(datagrams: bool) -> None:
     check_empty(net)
 
 
+@modes
+def test_a_name_can_be_published_again_at_once(datagrams: bool) -> None:
+    net, pub, _ = stage()
+    pub.publish("demo/t", datagrams=datagrams).end()
+    net.run(0.1)
+    again = pub.publish("demo/t", datagrams=datagrams)
+    net.run(0.1)
+    assert again.closed is not True
+    assert [it.key for it in pub.client.publications.values()] != []
+    net.run(2.0)  # nor does the end of the first end the second
+    assert len(pub.client.publications) == 1
+    again.end()
+    net.run(2.0)
+    check_empty(net)
+
+
 def test_a_stream_that_says_nothing_is_nothing() -> None:
     net, _, sub = stage()
     sub.say_bytes(b"", fin=True)

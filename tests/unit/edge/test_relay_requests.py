@@ -180,3 +180,16 @@ def test_the_status_of_a_track_elsewhere() -> None:
     net.run(0.1)
     sub.request(TrackStatus(0, NAME))
     assert sub.last(RequestOk).largest == Location(4, 1)
+
+
+def test_relays_that_asked_are_not_remembered_once_they_are_answered() -> None:
+    net = MoqtNet()
+    near, far = net.chain(2)
+    requests = net.edges[far].requests
+    for number in range(50):
+        status = DRAFT16.encode(TrackStatus(number, NAME))
+        source = NodeId(near.id + 1 + number)
+        far.reach.received.append(RelayRequest(MAX_HOPS, source, far.id, number, status))
+        net.edges[far].perform(net.now)
+    net.run(ANSWER_S + 1.0)
+    assert len(requests) <= 1

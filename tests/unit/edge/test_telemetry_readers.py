@@ -111,6 +111,7 @@ def test_a_reader_that_crashed_with_its_relay_is_forgotten_by_a_via(region: Regi
     reader.subscribe(region.said[1].name("node"))
     net.run(2)
     assert len(region.via.subscribes) == 1
+    net.crash(region.near, noticed=False)
     back = net.relay("1:1", epoch=9)
     net.wire(back, region.via, extended=True)
     net.run(10)

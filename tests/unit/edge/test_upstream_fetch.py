@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laps.edge import fetching
+from laps.sessions.moqt import MoqtLimits
+from laps.tracks import upstream_fetch
 from laps.types import Location
 from laps.wire.moqt.codes import RequestCode, ResetCode
 from laps.wire.moqt.dialect import DRAFT14, DRAFT16
-from laps.wire.moqt.fetch import EndOfRange
+from laps.wire.moqt.fetch import EndOfRange, FetchWriter
 from laps.wire.moqt.messages import (
     Fetch,
     FetchCancel,
@@ -22,6 +24,8 @@ from laps.wire.moqt.messages import (
     SubscribeOk,
     TrackProperties,
 )
+from laps.wire.moqt.objects import Object
+from laps.wire.moqt.tolerance import Tolerance
 from support.fetching import errands, fetched, fill, whole
 from support.moqt import MoqtNet, stage
 from support.moqt_streams import DRAFTS, LARGEST, PAIRS, Obj, objects_of
@@ -30,7 +34,6 @@ from support.relays import track_name
 
 if TYPE_CHECKING:
     from laps.wire.moqt.dialect import Dialect
-    from laps.wire.moqt.objects import Object
     from support.moqt import App
 
 both = pytest.mark.parametrize("dialect", DRAFTS, ids=repr)
@@ -210,9 +213,11 @@ def test_a_publisher_that_fails_and_nothing_is_known(dialect: Dialect, how: str)
     sub.fetch("demo/t", (0, 0), (1, 0))
     fails(net, pub, pub.last(Fetch), how)
     if how in ("gone in the middle", "reset"):
-        # What came is all that is known of the track.
-        assert sub.last(FetchOk).end == Location(0, 1)
+        # What came was sent on at once; of the rest nothing is known.
+        assert sub.last(FetchOk).end == Location(1, 0)
         assert sub.fetched.places == [(0, 0)]
+        assert is_unknown(sub.fetched.items[-1])
+        assert sub.fetched.finished
     else:
         assert sub.error == RequestCode.DOES_NOT_EXIST
     if how in ("reset", "silent"):
@@ -261,14 +266,70 @@ def test_draft_14_cannot_say_that_something_is_unknown_and_says_nothing_false(ho
     sub.fetch("demo/t", (0, 0), (9, 0))
     fails(net, pub, pub.last(Fetch), how)
     assert sub.closed is None
-    assert sub.heard_of(FetchOk) == []
-    sub.last(RequestError)
+    if how in ("gone in the middle", "reset"):
+        assert sub.fetched.reset_code is not None  # what came was sent on; that it is all, is not
+    else:
+        assert sub.heard_of(FetchOk) == []
+        sub.last(RequestError)
     assert not any(stream.finished for stream in sub.streams)
     net.check_empty()
 
 
-def test_a_publisher_whose_answer_makes_no_sense_is_closed() -> None:
+@pytest.mark.parametrize("fin", [False, True])
+@pytest.mark.parametrize(
+    "data",
+    [
+        bytes.fromhex("00 00 00 80 00 02 6869"),  # an object without the flags of draft 16
+        bytes.fromhex("ff ff ff ff ff ff ff ff"),
+    ],
+)
+def test_a_fetch_that_cannot_be_read_fails_alone(data: bytes, fin: bool) -> None:
     net, pub, sub = stage()
+    pub.publish_namespace("demo")
+    sub.fetch("demo/t", (0, 0), (1, 0))
+    stream = pub.answer_fetch(pub.last(Fetch), (1, 0), fin=False)
+    stream.write_bytes(data, fin=fin)
+    assert pub.closed is None
+    assert sub.error == RequestCode.DOES_NOT_EXIST
+    (edge,) = net.edges.values()
+    assert edge.counters.tolerated == {Tolerance.UNREADABLE_FETCH: 1}
+    alias = pub.publish("demo/t")  # the publisher goes on as if nothing had been
+    sub.subscribe("demo/t")
+    pub.stream(alias, 1, Obj(0, b"live"))
+    assert sub.objects == [(1, 0, b"live")]
+    net.check_empty()
+
+
+def test_a_fetch_that_brings_what_nobody_asked_for_says_nothing_of_it() -> None:
+    net, pub, sub = stage()
+    pub.publish_namespace("demo")
+    sub.fetch("demo/t", (0, 0), (1, 0))
+    pub.answer_fetch(pub.last(Fetch), (1, 0), *fetched((0, 0), (1, 0), (7, 0)))
+    assert sub.fetched.places == [(0, 0), (1, 0)]
+    late = net.app(sub.edge.relay)
+    late.fetch("demo/t", (5, 0), (9, 0))
+    assert errands(pub)[-1] == (Location(5, 0), Location(9, 0))  # it is not known to exist
+    pub.say(RequestError(pub.last(Fetch).request_id, RequestCode.INVALID_RANGE, "no"))
+    net.check_empty()
+
+
+def test_a_fetch_that_cannot_be_read_from_somewhere_on_is_not_all() -> None:
+    net, pub, sub = stage()
+    pub.publish_namespace("demo")
+    sub.fetch("demo/t", (0, 0), (1, 0))
+    stream = pub.answer_fetch(pub.last(Fetch), (1, 0), *fetched((0, 0)), fin=False)
+    stream.write_bytes(bytes.fromhex("ff ff ff ff ff ff ff ff"))
+    assert pub.closed is None
+    assert sub.fetched.places == [(0, 0)]
+    assert is_unknown(sub.fetched.items[-1])
+    net.check_empty()
+
+
+def test_a_fetch_that_cannot_be_read_closes_the_publisher_of_a_strict_relay() -> None:
+    net = MoqtNet()
+    relay = net.relay("1:1")
+    net.edge(relay, session=MoqtLimits(strict=True))
+    pub, sub = net.app(relay), net.app(relay)
     pub.publish_namespace("demo")
     sub.fetch("demo/t", (0, 0), (1, 0))
     stream = pub.answer_fetch(pub.last(Fetch), (1, 0), fin=False)
@@ -407,6 +468,7 @@ def test_what_was_fetched_of_a_long_group_is_as_young_as_its_fetch() -> None:
             pub.answer_fetch(pub.last(Fetch), (0, 3), *fetched((0, 0), (0, 1), (0, 2)))
         assert app.fetched.places == [(0, 0), (0, 1), (0, 2), (0, 3)]
     assert len(pub.heard_of(Fetch)) == 1
+    pub.stream(alias, 1, *objects_of(0))  # the group that a track is in does not grow old
     net.run(61.0)
     later = net.app(sub.edge.relay)
     later.fetch("demo/t", (0, 0), (0, 4))
@@ -435,3 +497,95 @@ def test_objects_that_break_the_protocol_are_not_the_readers_fault() -> None:
     sub.fetch("demo/t", (0, 0), (0, 1))
     assert sub.closed is None
     assert sub.fetched.places == [(0, 0)]
+
+
+# -- as it comes -----------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize("relays", [1, 2, 3])
+def test_objects_are_sent_on_as_they_come_however_long_it_takes(
+    relays: int, dialect: Dialect
+) -> None:
+    net, pub, sub = stage(DRAFT16, dialect, relays)
+    pub.publish_namespace("demo")
+    net.run(0.1)
+    sub.fetch("demo/t", (0, 0), (14, 0))
+    net.run(0.1)
+    first, *others = fetched(*((group, 0) for group in range(15)))
+    writer = FetchWriter(DRAFT16)
+    writer.encode(first)
+    stream = pub.answer_fetch(pub.last(Fetch), (14, 0), first, fin=False)
+    net.run(0.1)
+    for number, item in enumerate(others, 1):
+        assert sub.last(FetchOk).end == Location(14, 0)
+        assert len(sub.fetched.places) == number
+        net.run(5.0)
+        stream.write_bytes(writer.encode(item), fin=item is others[-1])
+        net.run(0.1)
+    assert sub.fetched.places == [(group, 0) for group in range(15)]
+    assert sub.fetched.finished
+    assert not any(map(is_unknown, sub.fetched.items))
+
+
+@pytest.mark.parametrize("relays", [1, 2, 3])
+def test_one_that_nobody_waits_for_any_more_is_cancelled_at_its_publisher(relays: int) -> None:
+    net, pub, sub = stage(relays=relays)
+    pub.publish_namespace("demo")
+    net.run(0.1)
+    other = net.app(sub.edge.relay)
+    requests = {app: app.fetch("demo/t", (0, 0), (1, 0)) for app in (sub, other)}
+    net.run(0.1)
+    pub.answer_fetch(pub.last(Fetch), (1, 0), *fetched((0, 0)), fin=False)
+    net.run(0.1)
+    sub.say(FetchCancel(requests[sub]))
+    net.run(0.1)
+    assert not pub.heard_of(FetchCancel)
+    assert other.fetched.places == [(0, 0)]
+    other.say(FetchCancel(requests[other]))
+    net.run(0.1)
+    assert [it.request_id for it in pub.heard_of(FetchCancel)] == [
+        it.request_id for it in pub.heard_of(Fetch)
+    ]
+    net.check_empty()
+
+
+@pytest.mark.parametrize("relays", [1, 2])
+def test_more_than_is_held_passes_through_to_who_reads_it(
+    relays: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upstream_fetch, "MAX_FETCH_BYTES", 40_000)
+    net, pub, sub = stage(relays=relays)
+    pub.publish_namespace("demo")
+    net.run(0.1)
+    sub.fetch("demo/t", (0, 0), (0, 200))
+    net.run(0.1)
+    items = [Object(0, 0, number, 128, payload=bytes(1000)) for number in range(200)]
+    writer = FetchWriter(DRAFT16)
+    writer.encode(items[0])
+    stream = pub.answer_fetch(pub.last(Fetch), (0, 200), items[0], fin=False)
+    for item in items[1:]:
+        stream.write_bytes(writer.encode(item), fin=item is items[-1])
+        net.run(0.01)
+    assert len(sub.fetched.places) == 200
+    assert sub.fetched.finished
+    assert not any(map(is_unknown, sub.fetched.items))
+    net.check_empty()
+
+
+def test_an_object_that_has_stalled_is_not_waited_for_for_ever() -> None:
+    net, pub, sub = stage()
+    alias = pub.publish("demo/t")
+    stream = pub.open(alias, 0, *objects_of(0))
+    stream.write_bytes(b"\x00\x05ab")
+    sub.fetch("demo/t", (0, 0), (0, 2))
+    net.run(5.0)
+    stream.write_bytes(b"c")
+    net.run(8.0)
+    assert not sub.heard_of(FetchOk)
+    net.run(3.0)
+    if pub.heard_of(Fetch):  # its publisher is asked instead, and may not know either
+        pub.refuse(pub.last(Fetch).request_id, RequestCode.INTERNAL_ERROR)
+    net.run(0.1)
+    assert sub.fetched.places == [(0, 0)]
+    assert is_unknown(sub.fetched.items[-1])

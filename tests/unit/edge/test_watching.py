@@ -118,7 +118,7 @@ def test_a_client_hears_of_its_own(dialect: Dialect) -> None:
     app.watch("demo")
     app.publish_namespace("demo/a")
     alias = app.publish("demo/t")
-    assert told(app) == ["demo/a"]
+    assert told(app) == ["demo/a", "demo"]
     (offer,) = app.heard_of(Publish)
     app.say(PublishOk(offer.request_id))
     app.stream(alias, 0, *objects_of(0))
@@ -143,8 +143,29 @@ def test_draft_16_chooses_what_it_hears_of(
     sub.watch("demo", options=options)
     pub.publish_namespace("demo/b")
     pub.publish("demo/u")
-    assert told(sub) == ["demo/a", "demo/b"] * namespaces
+    assert told(sub) == ["demo/a", "demo", "demo/b"] * namespaces
     assert offered(sub) == [(b"demo", b"t"), (b"demo", b"u")] * tracks
+
+
+@both
+def test_namespaces_of_tracks_that_are_published_one_by_one_are_told(dialect: Dialect) -> None:
+    net, pub, sub = stage(DRAFT16, dialect)
+    pub.publish("demo/a/t")
+    sub.watch("demo")
+    pub.publish("demo/a/u")
+    pub.publish("demo/b/t")
+    assert told(sub) == ["demo/a", "demo/b"]
+    pub.done(0, DoneCode.TRACK_ENDED, 0)
+    net.run(2.0)
+    assert told(sub) == ["demo/a", "demo/b"]  # there is another track
+    pub.done(2, DoneCode.TRACK_ENDED, 0)
+    net.run(2.0)
+    assert told(sub) == ["demo/a", "demo/b", "-demo/a"]
+    pub.publish_namespace("demo/b")
+    pub.leave()
+    net.run(2.0)
+    assert told(sub) == ["demo/a", "demo/b", "-demo/a", "-demo/b"]
+    net.check_empty()
 
 
 def test_the_empty_prefix_is_everything() -> None:

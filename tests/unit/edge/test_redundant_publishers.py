@@ -1,0 +1,137 @@
+"""Two publishers of one track, at one relay or at two: two sources of the same objects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from laps.types import Location
+from support.moqt import MoqtNet
+from support.moqt_streams import DRAFTS, Obj, objects_of
+
+if TYPE_CHECKING:
+    from laps.wire.moqt.dialect import Dialect
+
+# Where the publishers and the subscriber are, in a row of relays.
+PLACES = [(0, 0, 0), (0, 0, 1), (0, 1, 1), (0, 2, 1), (0, 2, 2)]
+
+
+class Stage:
+    """Two publishers and a subscriber."""
+
+    def __init__(self, places: tuple[int, int, int], dialect: Dialect) -> None:
+        self.net = MoqtNet()
+        row = self.net.chain(max(places) + 1)
+        self.one, self.two, self.sub = (self.net.app(row[place], dialect) for place in places)
+        self.aliases = {app: app.publish("demo/t") for app in (self.one, self.two)}
+        self.net.run(0.1)
+        self.sub.subscribe("demo/t")
+        self.net.run(0.2)
+
+    def got(self) -> list[tuple[int, int]]:
+        self.net.run(0.2)
+        return sorted(self.sub.places)
+
+
+@pytest.fixture(params=PLACES, ids=str)
+def scene(request: pytest.FixtureRequest) -> Stage:
+    return Stage(request.param, DRAFTS[0])
+
+
+@pytest.mark.parametrize("dies", ["the first", "the second"])
+@pytest.mark.parametrize("how", ["leaves", "resets", "in an object"])
+def test_when_one_dies_inside_a_group_the_other_s_objects_are_there(
+    scene: Stage, dies: str, how: str
+) -> None:
+    first = scene.one.open(scene.aliases[scene.one], 5, *objects_of(0, 1))
+    scene.net.run(0.05)
+    second = scene.two.open(scene.aliases[scene.two], 5, *objects_of(0, 1, 2, 3))
+    scene.net.run(0.05)
+    app, stream = (scene.one, first) if dies == "the first" else (scene.two, second)
+    stays = second if dies == "the first" else first
+    if how == "in an object":
+        stream.write_bytes(b"\x00\x05ab")
+        scene.net.run(0.05)
+    if how == "resets":
+        stream.reset(1)
+    else:
+        app.leave()
+    scene.net.run(0.05)
+    if stays is first:
+        stays.write(*objects_of(2, 3))
+    stays.write(Obj(4, b"4"), fin=True)
+    assert scene.got() == [(5, number) for number in range(5)]
+
+
+def test_both_live_on_and_every_object_comes_once(scene: Stage) -> None:
+    streams = [app.open(scene.aliases[app], 5, *objects_of(0)) for app in (scene.one, scene.two)]
+    for number in range(1, 50):
+        for stream in streams if number % 2 else reversed(streams):
+            stream.write(Obj(number, b"x" * 1000))
+    for stream in streams:
+        stream.finish()
+    assert scene.got() == [(5, number) for number in range(50)]
+
+
+def test_what_only_the_second_has_after_the_end_of_the_first_is_delivered(scene: Stage) -> None:
+    scene.one.open(scene.aliases[scene.one], 5, *objects_of(0, 1))
+    scene.net.run(0.05)
+    other = scene.two.open(scene.aliases[scene.two], 5, *objects_of(0, 1, 2))
+    scene.net.run(0.05)
+    scene.one.leave()
+    scene.net.run(0.05)
+    other.write(Obj(3, b"3"), fin=True)
+    assert scene.got() == [(5, number) for number in range(4)]
+
+
+def test_a_long_group_of_two_is_not_held_twice() -> None:
+    """What both have brought is let go, and still the second can take over."""
+    scene = Stage((0, 0, 0), DRAFTS[0])
+    one = scene.one.open(scene.aliases[scene.one], 5, Obj(0, b"0"))
+    two = scene.two.open(scene.aliases[scene.two], 5, Obj(0, b"0"))
+    for number in range(1, 400):
+        one.write(Obj(number, bytes(2000)))
+        two.write(Obj(number, bytes(2000)))
+    track = next(iter(scene.sub.edge.relay.tracks))
+    held = sum(standby.size for all_ in track._standbys.values() for standby in all_)
+    assert 0 < held < 300_000
+    scene.one.leave()
+    two.write(Obj(400, b"last"), fin=True)
+    assert scene.got() == [(5, number) for number in range(401)]
+
+
+# -- one that counts otherwise, or lies ------------------------------------------------------------
+
+FAR = 2**60
+
+
+@pytest.mark.parametrize("by", ["streams", "datagrams", "its word"])
+@pytest.mark.parametrize("stays", [True, False])
+@pytest.mark.parametrize("silent_s", [0.0, 30.0])
+def test_one_object_in_a_far_group_silences_nobody(
+    scene: Stage, by: str, stays: bool, silent_s: float
+) -> None:
+    scene.one.stream(scene.aliases[scene.one], 5, *objects_of(0))
+    scene.net.run(silent_s)
+    if by == "streams":
+        scene.two.stream(scene.aliases[scene.two], FAR, *objects_of(0))
+    elif by == "datagrams":
+        scene.two.datagram(scene.aliases[scene.two], FAR, 0, payload=b"x")
+    else:
+        liar = scene.net.app(scene.two.edge.relay)
+        liar.publish("demo/t", largest=Location(FAR, 0))
+        scene.net.run(0.1)
+        if not stays:
+            liar.leave()
+    scene.net.run(0.1)
+    if not stays:
+        scene.two.leave()
+        scene.net.run(0.1)
+    late = scene.net.app(scene.sub.edge.relay)
+    late.subscribe("demo/t")
+    scene.net.run(1.5)
+    for group in (6, 7):
+        scene.one.stream(scene.aliases[scene.one], group, *objects_of(0))
+        scene.net.run(0.1)
+    assert [place for place in late.places if place[0] < FAR] == [(6, 0), (7, 0)]
