@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from laps.client import connect
 
-__all__ = ["connect"]
+__all__ = ["__version__", "connect"]
+
+__version__: str
 
 
 def __getattr__(name: str) -> object:
@@ -16,4 +18,8 @@ def __getattr__(name: str) -> object:
         from laps.client import connect
 
         return connect
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("laps")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -22,10 +22,10 @@ from laps.client.nearest import nearest
 from laps.client.quicr.gathering import Gathered
 from laps.client.stdio import Input, Output
 from laps.client.urls import parse_url
+from laps.client.values import MAX_OBJECT_BYTES
 from laps.errors import ConfigError, LapsError
 from laps.names import namespace_of, namespace_text, track_of
-from laps.wire.moqt.objects import MAX_PAYLOAD_BYTES
-from laps.wire.quicr.fragments import MAX_OBJECT_BYTES
+from laps.wire.quicr import fragments
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
@@ -37,8 +37,14 @@ if TYPE_CHECKING:
 # A group is where others can join, and a stream: lines and blocks share one, files do not.
 GROUP_OF_LINES = 100
 
+# A line without an end is not gathered for ever.
+MAX_LINE_BYTES = 64 * 1024 * 1024
+
 # How often the line on a terminal is renewed.
 PROGRESS_S = 0.2
+
+# How often it is looked whether objects are missing.
+GAPS_S = 1.0
 
 # As a shell has it for what was stopped by Ctrl-C.
 EXIT_INTERRUPTED = 130
@@ -117,7 +123,7 @@ def pub(
     track: Name,
     block: Annotated[
         int | None,
-        typer.Option(min=1, max=MAX_PAYLOAD_BYTES, metavar="BYTES", help="Blocks, not lines."),
+        typer.Option(min=1, max=MAX_OBJECT_BYTES, metavar="BYTES", help="Blocks, not lines."),
     ] = None,
     file: Annotated[
         list[Path] | None,
@@ -167,7 +173,7 @@ def pub(
     if quicr:
         _refuse("--draft", draft is not None)
         _refuse("--wait", wait, "its relays take what is published at once")
-    limit = MAX_OBJECT_BYTES if quicr else MAX_PAYLOAD_BYTES
+    limit = fragments.MAX_OBJECT_BYTES if quicr else MAX_OBJECT_BYTES
     if block is not None and block > limit:
         raise ConfigError(f"--block {block}: an object of QUICR may have {limit} bytes")
     track_of(namespace, track)
@@ -233,7 +239,8 @@ async def _objects(block: int | None, files: list[Path], limit: int) -> AsyncIte
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
     try:
-        pieces = source.lines(limit) if block is None else source.blocks(block)
+        lines = min(limit, MAX_LINE_BYTES)
+        pieces = source.lines(lines) if block is None else source.blocks(block)
         async for piece in pieces:
             yield piece
     except ValueError as error:
@@ -278,6 +285,9 @@ def sub(
         bool,
         typer.Option("--datagrams", help="With quicr://: in datagrams, of which some get lost."),
     ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop, and fail, at the first gap in the track.")
+    ] = False,
     draft: Draft = None,
     insecure: Insecure = False,
     fingerprint: Fingerprint = None,
@@ -286,9 +296,9 @@ def sub(
 ) -> None:
     """Subscribe to a track: each object is a line of standard output.
 
-    It goes on until the track ends. With --json each line says where an object lies in the track,
-    and has its payload as text or in base64. With a TRACK of * each line begins with the name of
-    the track, and a tab.
+    It goes on until the track ends. What is missing of it is told on standard error. With --json
+    each line says where an object lies in the track, and has its payload as text or in base64. With
+    a TRACK of * each line begins with the name of the track, and a tab.
     """
     if raw and as_json:
         raise ConfigError("--raw and --json exclude each other: give one of them")
@@ -306,6 +316,8 @@ def sub(
         namespace_of(namespace, prefix=True)
         if raw:
             raise ConfigError("--raw and a TRACK of * exclude each other: give --json")
+        if strict:
+            raise ConfigError("--strict and a TRACK of * exclude each other: name one track")
     else:
         track_of(namespace, track)
     _log(verbose)
@@ -321,9 +333,10 @@ def sub(
             else:
                 only_quicr = {"datagrams": datagrams} if quicr else {}
                 objects = session.subscribe(
-                    namespace, track, start=begin.value, wait=wait, **only_quicr
+                    namespace, track, start=begin.value, wait=wait, strict=strict, **only_quicr
                 )
             output.broken.add_done_callback(lambda _: objects.close())
+            missing = _Missing(objects)
             while count is None or progress.objects < count:
                 found = await _next(objects, timeout)
                 if found is None:
@@ -331,6 +344,8 @@ def sub(
                 name, item = found
                 await output.write(form(item, name))
                 progress.count(item.payload, item.location)
+                missing.look()
+            missing.close()
             objects.close()
             await output.drain()
         progress.close()
@@ -340,6 +355,31 @@ def sub(
     except BrokenPipeError:
         sys.stderr.close()  # nor does anybody read that we stop
         raise typer.Exit(0) from None
+
+
+class _Missing:
+    """Tells on standard error what a subscription was not given."""
+
+    def __init__(self, objects: Subscription | Gathered) -> None:
+        self._objects = objects
+        self._looked = time.monotonic()
+        self._told: set[Location] = set()
+
+    def look(self) -> None:
+        """Tell what is new, now and then."""
+        now = time.monotonic()
+        if now - self._looked >= GAPS_S:
+            self._looked = now
+            self.close()
+
+    def close(self) -> None:
+        """Tell what was not told yet."""
+        if isinstance(self._objects, Gathered):
+            return  # each of its tracks has its own
+        for gap in self._objects.gaps:
+            if gap.start not in self._told:
+                self._told.add(gap.start)
+                sys.stderr.write(f"laps: missing: {gap}\n")
 
 
 def _gather(session: Session, namespace: str, begin: From, datagrams: bool) -> Gathered:

@@ -13,7 +13,14 @@ import pytest
 from msgspec.structs import replace
 
 import laps
-from laps.client import Location, NamespaceEvent, ObjectStatus, RequestRefused, SessionClosed
+from laps.client import (
+    Location,
+    NamespaceEvent,
+    ObjectStatus,
+    RequestRefused,
+    SessionClosed,
+    subscription,
+)
 from laps.config import ClientsConfig, Config, PeeringConfig, RelayConfig
 from laps.errors import ConfigError, DatagramTooLarge, HandshakeFailed, LapsError
 from laps.names import track_text
@@ -219,23 +226,26 @@ async def test_a_publisher_may_wait_for_the_first_subscriber() -> None:
 
 
 @on_loop
-async def test_who_waits_for_a_track_sees_a_publisher_that_comes_and_goes() -> None:
+async def test_a_waiting_subscription_gets_the_object_of_a_publisher_that_leaves_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Who sleeps between two questions sleeps longer than the test may last.
+    monkeypatch.setattr(subscription, "RETRY_FIRST_S", 600.0)
     settings = config()
     settings = replace(settings, clients=replace(settings.clients, subscribe_wait_s=0.6))
     async with relaying(settings) as relay, two(relay) as (here, there):
-        waiting = []
-        for number in range(8):
-            objects = there.subscribe("demo", f"brief-{number}")
-            waiting.append(asyncio.create_task(take(objects, 1)))
-            await asyncio.sleep(0.17)  # each is between two questions at another time
-        await asyncio.sleep(2.5)
-        tracks = [await here.publish("demo", f"brief-{number}") for number in range(8)]
-        for track in tracks:
+        # A namespace for each: who publishes in one is asked for what is wanted of it.
+        names = [f"brief-{number}" for number in range(8)]
+        subscriptions = [there.subscribe(name, "track") for name in names]
+        reading = [asyncio.create_task(rest(objects)) for objects in subscriptions]
+        counters, tracks = relay.edge.counters, relay.edge.relay.tracks
+        await until(lambda: counters.refused_requests >= len(names) == tracks.wanted())
+        for name in names:
+            track = await here.publish(name, "track")
             await track.write(b"x")
-        await asyncio.sleep(0.3)
-        for track in tracks:
             await track.end()
-        assert await asyncio.wait_for(asyncio.gather(*waiting), 5) == [[b"x"]] * 8
+        for read in await asyncio.gather(*reading):
+            assert [item.payload for item in read] == [b"x"]
 
 
 @on_loop
@@ -605,6 +615,35 @@ async def test_nobody_there_and_nobody_who_understands() -> None:
         await laps.connect("moqt://nowhere.invalid:4443")
 
 
+@pytest.mark.parametrize("scheme", ["moqt", "quicr"])
+@on_loop
+async def test_several_relays_are_tried_in_their_order(scheme: str) -> None:
+    nobody = f"{scheme}://127.0.0.1:9"
+    quick = limits(handshake_timeout_s=0.2, idle_timeout_s=1.0, keepalive_s=0.3)
+    with pytest.raises(HandshakeFailed, match=r"none of the relays answers: .*:9.*; .*:9"):
+        await laps.connect([nobody, nobody], quic=quick)
+    async with relaying() as other:
+        url = f"{scheme}://{other.client_address}"
+        async with relaying() as relay:
+            first = f"{scheme}://{relay.client_address}"
+            urls = [first, url]
+            session = await laps.connect([nobody, *urls], quic=quick)
+            assert session.url == session.relay_url == first
+            await session.close()
+            session = await laps.connect(urls, quic=quick)
+            track = await session.publish("demo", "t")
+            await track.write(b"a")
+        # The relay has stopped, and the next one is there.
+        await until(lambda: session.connected and session.relay_url == url)
+        async with laps.connect(url, quic=quick) as reader:
+            objects = reader.subscribe("demo", "t", start="start")
+            assert (await anext(objects)).payload == b"a"
+            await track.write(b"b")
+            assert (await anext(objects)).payload == b"b"
+            objects.close()
+        await session.close()
+
+
 @on_loop
 async def test_requests_that_have_to_wait_are_told_of_once(
     caplog: pytest.LogCaptureFixture,
@@ -627,7 +666,7 @@ async def test_requests_that_have_to_wait_are_told_of_once(
 @on_loop
 async def test_every_example_of_the_page_works(capsys: pytest.CaptureFixture[str]) -> None:
     examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(examples) == 6
+    assert len(examples) == 7
     async with relaying() as relay:
         address = str(relay.client_address)
         for example in examples:

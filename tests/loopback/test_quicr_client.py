@@ -17,6 +17,7 @@ from laps.client import Location, RequestRefused
 from laps.config import Config, override
 from laps.errors import ConfigError, HandshakeFailed, LapsError
 from laps.net.runner import Runner
+from laps.wire.quicr.codes import QuicrCode
 from support.loopback import on_loop, until
 
 if TYPE_CHECKING:
@@ -527,6 +528,19 @@ async def test_a_relay_may_be_started_again(datagrams: bool) -> None:
         await track.end()
         assert await rest(objects) == []
         assert await rest(newest) == []
+
+
+@on_loop
+async def test_a_session_that_was_closed_for_its_silence_can_still_publish() -> None:
+    async with lab() as net:
+        relay = net.relay(quic__handshake_timeout_s=0.1)
+        session = await net.session(relay)
+        await until(lambda: any(c.code == QuicrCode.SILENT for c in relay.closes.last))
+        track = await session.publish(ROOM, NAME)
+        objects = (await net.session(relay)).subscribe(ROOM, NAME, start="start")
+        await put(track, *range(3))
+        assert await take(objects, 3) == numbered(*range(3))
+        assert relay.edge.counters.violations == 0
 
 
 @on_loop

@@ -18,6 +18,7 @@ relay answers, RequestRefused where it says no, SessionClosed when it is gone.
 
 from laps.client.connect import Connecting, connect
 from laps.client.fetching import Fetching
+from laps.client.gaps import Gap
 from laps.client.namespaces import Namespaces
 from laps.client.quicr.session import QuicrSession
 from laps.client.quicr.subscription import QuicrSubscription
@@ -25,26 +26,34 @@ from laps.client.quicr.track import QuicrTrack
 from laps.client.quicr.wildcard import QuicrSubscriptions
 from laps.client.session import Session
 from laps.client.subgroup import Subgroup
-from laps.client.subscription import Subscription
+from laps.client.subscription import Start, Subscription
 from laps.client.track import Track
 from laps.client.tracks import Tracks
-from laps.client.values import NamespaceEvent, Object, TrackEvent, TrackInfo
+from laps.client.values import MAX_OBJECT_BYTES, NamespaceEvent, Object, TrackEvent, TrackInfo
 from laps.config import QuicConfig
-from laps.errors import RequestRefused, SessionClosed
-from laps.types import Location
+from laps.errors import ObjectsMissing, ObjectTooLarge, RequestRefused, SessionClosed
+from laps.names import Namespace, NamespaceLike
+from laps.types import Location, TrackName
 from laps.wire.moqt.codes import RequestCode
 from laps.wire.moqt.data import ObjectStatus
-from laps.wire.moqt.messages import GroupOrder, TrackProperties
+from laps.wire.moqt.messages import GroupOrder, KeyValue, TrackProperties
 
 __all__ = [
+    "MAX_OBJECT_BYTES",
     "Connecting",
     "Fetching",
+    "Gap",
     "GroupOrder",
+    "KeyValue",
     "Location",
+    "Namespace",
     "NamespaceEvent",
+    "NamespaceLike",
     "Namespaces",
     "Object",
     "ObjectStatus",
+    "ObjectTooLarge",
+    "ObjectsMissing",
     "QuicConfig",
     "QuicrSession",
     "QuicrSubscription",
@@ -54,11 +63,13 @@ __all__ = [
     "RequestRefused",
     "Session",
     "SessionClosed",
+    "Start",
     "Subgroup",
     "Subscription",
     "Track",
     "TrackEvent",
     "TrackInfo",
+    "TrackName",
     "TrackProperties",
     "Tracks",
     "connect",

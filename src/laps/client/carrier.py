@@ -85,6 +85,20 @@ class Carrier:
         if self.transport.established:
             self.transport.close(code, reason)
 
+    def leave(self) -> None:
+        """There is another channel to go to."""
+        self.superseded.set()
+
+    # -- publishing --------------------------------------------------------------------------------
+
+    def may_publish(self) -> bool:
+        """Whether the relay can be told of another track now."""
+        return True
+
+    async def publishable(self) -> bool:
+        """Wait until it can; False if the channel is closed, or there is another one."""
+        return self.alive
+
     # -- sending -----------------------------------------------------------------------------------
 
     @property

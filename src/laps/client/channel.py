@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from laps.client.carrier import Carrier
 from laps.client.inbound import Inbound
 from laps.client.outbound import Outbound
-from laps.errors import LapsError, RequestRefused
+from laps.client.slots import Need, Slots
+from laps.errors import RequestRefused
 from laps.net.bidirectional import Bidirectional
 from laps.sessions.moqt import MoqtLimits, MoqtSession
 from laps.wire.moqt.codes import RequestCode, ResetCode
@@ -63,6 +64,10 @@ log = logging.getLogger(__name__)
 # A publisher waits with the next object, too, while so many streams have not begun.
 STREAMS_WAITING: Final = 1000
 
+# A relay that allows no requests in its setup has this long to allow some; then they are sent all
+# the same. One of them (lapsRelay) never says how many it takes, and takes any.
+REQUEST_LIMIT_S: Final = 0.5
+
 # A relay keeps a request open for each track that it tells of.
 MAX_OFFERS: Final = 100_000
 
@@ -104,7 +109,9 @@ class Channel(Carrier):
         self.ready: asyncio.Future[None] = self.loop.create_future()
         self.streams_begun = 0
         "Streams of ours, of which some may wait to be opened."
-        self._told_blocked = False
+        self.slots = Slots(
+            self.session, self.loop, lambda: len(self.inbound.inflows), self.pool.changed
+        )
         self._answers: dict[int, Callable[[Answer], None]] = {}
         self._asking: dict[int, asyncio.Future[Answer]] = {}
 
@@ -121,24 +128,22 @@ class Channel(Carrier):
     # -- requests ----------------------------------------------------------------------------------
 
     def request(self, message: Request, answered: Callable[[Answer], None] | None = None) -> int:
-        """Ask for something; `answered` is called with the answer, ahead of all that follows it."""
+        """Ask for something; `answered` is called with the answer, ahead of all that follows it.
+
+        Whoever asks has waited for its turn: `Slots.take`.
+        """
         if not self.alive:
             raise self.why_closed()
-        if not self.session.can_request:
-            raise LapsError("too many requests wait for the relay to allow them")
         request_id = self.session.request(message)
-        if self.session.is_blocked and not self._told_blocked:
-            self._told_blocked = True
-            log.warning(
-                "the relay allows no more requests on this session (clients.requests there): what "
-                "is asked for now waits until something else has ended; open another session"
-            )
         if answered is not None:
             self._answers[request_id] = answered
         return request_id
 
     async def ask(self, message: Request, what: str) -> Answer:
         """Ask for something and wait for the answer; RequestRefused if it is no."""
+        lasts = isinstance(message, SubscribeNamespace)
+        if not await self.slots.take(Need.PUBLISH if lasts else Need.PASSING):
+            raise self.why_closed()
         future: asyncio.Future[Answer] = self.loop.create_future()
 
         def answered(answer: Answer) -> None:
@@ -159,8 +164,21 @@ class Channel(Carrier):
 
     @property
     def asking(self) -> bool:
-        """Whether somebody waits for an answer."""
-        return bool(self._asking)
+        """Whether somebody waits for an answer, or for the relay to allow the question."""
+        return bool(self._asking or self.slots.waiting)
+
+    def leave(self) -> None:
+        """There is another channel to go to."""
+        super().leave()
+        self.slots.left()
+
+    def may_publish(self) -> bool:
+        """Whether the relay can be told of another track now."""
+        return self.slots.may(Need.PUBLISH)
+
+    async def publishable(self) -> bool:
+        """Wait until it can; False if the channel is closed, or there is another one."""
+        return await self.slots.take(Need.PUBLISH)
 
     def forget(self, request_id: int) -> None:
         """Nobody waits for the answer to a request any more."""
@@ -186,6 +204,8 @@ class Channel(Carrier):
             return
         for message in self.session.receive(stream_id, data, fin=fin):
             self._take(message)
+        if self.slots.waiting:
+            self.slots.review()  # a MAX_REQUEST_ID may have been among them
 
     def stream_reset(self, stream_id: int, code: int) -> None:
         """As `Receiver`."""
@@ -212,6 +232,7 @@ class Channel(Carrier):
     def _lost(self) -> None:
         if not self.ready.cancelled():
             self.ready.exception()  # it may be that nobody has waited for it
+        self.slots.closed()
         self.inbound.closed()
         self.outbound.closed()
 
@@ -224,6 +245,8 @@ class Channel(Carrier):
                 if not self.ready.done():
                     self.ready.set_result(None)
                 self.inbound.release(None)
+                if not message.max_request_id:
+                    self.loop.call_later(REQUEST_LIMIT_S, self._presume_requests)
             case SubscribeOk() | PublishOk() | FetchOk() | RequestOk() | RequestError():
                 answered = self._answers.pop(message.request_id, None)
                 if answered is not None:
@@ -262,6 +285,11 @@ class Channel(Carrier):
                 self.outbound.withdrawn(request_id)
             case _:
                 log.debug("nothing to do for %s", message)
+
+    def _presume_requests(self) -> None:
+        if self.alive:
+            self.session.presume_requests()
+            self.slots.review()
 
     def refuse(self, request_id: int, code: RequestCode, reason: str) -> None:
         """Answer a request with an error; the session goes on."""

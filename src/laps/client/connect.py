@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, NoReturn, cast
 
 from laps.client.dialling import Dialler
+from laps.client.lasting import dial_first
 from laps.client.quicr.dialling import QuicrDialler
 from laps.client.quicr.session import QuicrSession
 from laps.client.session import Session
 from laps.client.urls import parse_url
 from laps.config import QuicConfig
+from laps.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from laps.client.carrier import C
     from laps.client.lasting import Dials
+    from laps.client.urls import Target
+
+_WAY: Final = "write `async with laps.connect(...) as session:`, or `await laps.connect(...)`"
+_SESSION_NAMES: Final = {name for name in dir(Session) if not name.startswith("_")}
 
 
 class Connecting:
@@ -23,7 +29,7 @@ class Connecting:
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str],
         *,
         drafts: Sequence[int],
         insecure: bool,
@@ -31,7 +37,7 @@ class Connecting:
         reconnect_s: float,
         quic: QuicConfig,
     ) -> None:
-        self._target = parse_url(url)
+        self._targets = _targets(url)
         self._drafts = drafts
         self._insecure = insecure
         self._fingerprint = fingerprint
@@ -40,28 +46,43 @@ class Connecting:
         self._session: Session | None = None
 
     async def _connect(self) -> Session:
-        if self._target.quicr:
+        if self._targets[0].quicr:
             # It has the methods of the other; what QUICR lacks says so when it is called.
             return cast("Session", await self._connect_quicr())
         dialler = Dialler(
             self._drafts, insecure=self._insecure, fingerprint=self._fingerprint, quic=self._quic
         )
-        channel = await self._dial(dialler)
-        return Session(dialler, self._target, channel, reconnect_s=self._reconnect_s)
+        target, channel = await self._dial(dialler)
+        return Session(
+            dialler, target, channel, reconnect_s=self._reconnect_s, others=self._targets
+        )
 
     async def _connect_quicr(self) -> QuicrSession:
         dialler = QuicrDialler(
             insecure=self._insecure, fingerprint=self._fingerprint, quic=self._quic
         )
-        channel = await self._dial(dialler)
-        return QuicrSession(dialler, self._target, channel, reconnect_s=self._reconnect_s)
+        target, channel = await self._dial(dialler)
+        return QuicrSession(
+            dialler, target, channel, reconnect_s=self._reconnect_s, others=self._targets
+        )
 
-    async def _dial(self, dialler: Dials[C]) -> C:
+    async def _dial(self, dialler: Dials[C]) -> tuple[Target, C]:
         try:
-            return await dialler.dial(self._target)
+            return await dial_first(dialler, self._targets)
         except BaseException:
             await dialler.close()
             raise
+
+    def __enter__(self) -> NoReturn:
+        raise TypeError(f"a session is asynchronous: {_WAY}")
+
+    def __exit__(self, *_: object) -> None:
+        """As `__enter__`."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in _SESSION_NAMES:
+            raise AttributeError(f"there is no session yet to {name!r} with: {_WAY}")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __await__(self) -> Generator[None, None, Session]:
         return self._connect().__await__()
@@ -75,8 +96,21 @@ class Connecting:
             await self._session.close(end_tracks=kind is None)
 
 
+def _targets(url: str | Sequence[str]) -> list[Target]:
+    urls = [url] if isinstance(url, str) else list(url)
+    wrong = next((item for item in urls if not isinstance(item, str)), None)
+    if wrong is not None:
+        raise TypeError(f"a URL is text, and this is {type(wrong).__name__}: {wrong!r}")
+    if not urls:
+        raise ConfigError("no URL is given: name a relay, or several in the order to try them in")
+    targets = [parse_url(item) for item in urls]
+    if len({target.quicr for target in targets}) > 1:
+        raise ConfigError("quicr:// and other URLs cannot stand for each other: give one kind")
+    return targets
+
+
 def connect(
-    url: str,
+    url: str | Sequence[str],
     *,
     drafts: Sequence[int] = (16, 14),
     insecure: bool = False,
@@ -90,6 +124,8 @@ def connect(
         async with laps.connect("moqt://127.0.0.1:33435") as session: ...
         async with laps.connect("https://relay.example/moq") as session: ...
         async with laps.connect("quicr://relay.example:33435") as session: ...
+
+    Several URLs are tried in their order, now and whenever a connection is lost.
 
     `moqt` is MoQT on QUIC, `https` MoQT in WebTransport, and the first of `drafts` that the relay
     speaks is taken; `quicr` is QUICR, whose session is a `QuicrSession`. A relay on this machine is

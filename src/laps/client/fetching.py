@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from laps.client.inflows import FetchInflow
 from laps.client.intake import Intake, Reading
+from laps.client.slots import Need
 from laps.client.values import object_from
 from laps.errors import RequestRefused, SessionClosed
 from laps.names import track_text
@@ -45,9 +46,16 @@ class FetchRun:
     """One FETCH on one channel; `take` is given the objects as they come."""
 
     def __init__(
-        self, channel: Channel, message: Fetch, take: Callable[[list[Object]], None]
+        self,
+        channel: Channel,
+        message: Fetch,
+        take: Callable[[list[Object]], None],
+        max_object_bytes: int,
+        missed: Callable[[Location, Location], None] | None = None,
     ) -> None:
+        """`missed` is called with what the relay does not know, between the objects around it."""
         self.channel = channel
+        self._missed = missed
         self.unknown: list[Range] = []
         "Ranges of which the relay knows neither objects nor that there are none."
         self.result: asyncio.Future[FetchOk | RequestError | None] = channel.loop.create_future()
@@ -57,7 +65,7 @@ class FetchRun:
         self._complete = False
         wanted = message.range
         self._next = wanted.start if isinstance(wanted, StandaloneFetch) else Location(0, 0)
-        self._flow = FetchInflow(channel, self, message)
+        self._flow = FetchInflow(channel, self, message, max_object_bytes)
 
     def answered(self, answer: FetchOk | RequestError) -> None:
         """As `FetchSink`."""
@@ -77,7 +85,12 @@ class FetchRun:
             if isinstance(item, EndOfRange):
                 if item.unknown:
                     start = self._next if last is None else _after(last)
-                    self.unknown.append((start, Location(item.group, item.object_id)))
+                    end = Location(item.group, item.object_id)
+                    self.unknown.append((start, end))
+                    if self._missed is not None:
+                        self._take(objects)
+                        objects = []
+                        self._missed(start, end)
             else:
                 objects.append(object_from(item, dialect))
             last = item
@@ -92,6 +105,12 @@ class FetchRun:
             self._conclude(None)
         elif self._answer is not None:
             self._conclude(self._answer)
+
+    def failed(self, error: Exception) -> None:
+        """As `FetchSink`."""
+        if not self.result.done():
+            self.result.set_exception(error)
+        self._flow.close()
 
     def _conclude(self, result: FetchOk | RequestError | None) -> None:
         if not self.result.done():
@@ -119,8 +138,10 @@ class Fetching(Reading):
         *,
         descending: bool,
         buffer_bytes: int,
+        max_object_bytes: int,
     ) -> None:
         self.track = track
+        self._max_object_bytes = max_object_bytes
         self.end_of_track = False
         "Whether the relay said that the last object of the range is the last of the track."
         self.end: Location | None = None
@@ -163,11 +184,14 @@ class Fetching(Reading):
 
     async def _attempt(self) -> bool:
         channel = await self._session.channel()
+        if not await channel.slots.take(Need.PASSING):
+            return False
         self._intake.buffer.attach(channel.inbound.pool)
         wanted = self._range
         if self._last is not None and self._order is GroupOrder.ASCENDING:
             wanted = replace(wanted, start=after(self._last))
-        run = FetchRun(channel, Fetch(0, wanted, DEFAULT_PRIORITY, self._order), self._take)
+        message = Fetch(0, wanted, DEFAULT_PRIORITY, self._order)
+        run = FetchRun(channel, message, self._take, self._max_object_bytes)
         try:
             result = await run.result
         finally:

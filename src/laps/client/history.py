@@ -44,10 +44,12 @@ class History:
         self.largest: Location | None = None
         self.dropped_up_to: Location | None = None
         "The largest location that was let go."
+        self.dropped_sequence = 0
+        "Of the last object that was let go."
         self.bytes = 0
         self.sequence = 0
         "Of the last object; the first is 1."
-        self._limit = limit_bytes
+        self.limit = limit_bytes
         self._entries: OrderedDict[Location, Entry] = OrderedDict()
 
     def add(self, entry: Entry) -> None:
@@ -58,9 +60,10 @@ class History:
             self.largest = place
         self._entries[place] = entry
         self.bytes += len(entry.payload) + ENTRY_BYTES
-        while self.bytes > self._limit and self._entries:
+        while self.bytes > self.limit and self._entries:
             gone, old = self._entries.popitem(last=False)
             self.bytes -= len(old.payload) + ENTRY_BYTES
+            self.dropped_sequence = old.sequence
             if self.dropped_up_to is None or gone > self.dropped_up_to:
                 self.dropped_up_to = gone
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from laps.errors import ObjectTooLarge
 from laps.sessions.moqt_objects import (
     FetchBytes,
     FetchReset,
@@ -16,7 +17,7 @@ from laps.sessions.moqt_objects import (
     StreamReset,
 )
 from laps.wire.moqt.data import ObjectStatus
-from laps.wire.moqt.objects import Object, ObjectReader, object_in
+from laps.wire.moqt.objects import Object, ObjectReader, PayloadTooLarge, object_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,7 +169,7 @@ class Inbound:
 
     def _begin(self, event: StreamBegan[Inflow]) -> None:
         inflow, header = event.owner, event.header
-        reader = ObjectReader(header, self.channel.dialect)
+        reader = ObjectReader(header, self.channel.dialect, inflow.max_object_bytes)
         reading = _Reading(inflow, reader, header.group, header.end_of_group)
         inflow.streams += 1
         inflow.open += 1
@@ -177,7 +178,11 @@ class Inbound:
         self._read(event.stream_id, reading, event.data, event.fin)
 
     def _read(self, stream_id: int, reading: _Reading, data: bytes, fin: bool) -> None:
-        items = reading.reader.feed(data)
+        try:
+            items = reading.reader.feed(data)
+        except PayloadTooLarge as error:
+            reading.owner.sink.failed(ObjectTooLarge(f"{error}: max_object_bytes"))
+            return
         if items:
             if items[-1].status:
                 reading.ends_group = False  # that object has said so
@@ -193,7 +198,7 @@ class Inbound:
         if complete and reading.ends_group:
             owner.sink.objects([_end_of_group(reading)])
         owner.open -= 1
-        owner.sink.closed(reading.group)
+        owner.sink.closed(reading.group, reading.reader.subgroup, complete=complete)
 
     def _fetched(self, event: FetchBytes) -> None:
         fetch = self.fetches.get(event.request_id)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from laps.errors import ObjectTooLarge
 from laps.wire.moqt.fetch import FetchReader
 from laps.wire.moqt.messages import FetchCancel, FetchOk, RequestError, SubscribeOk, Unsubscribe
+from laps.wire.moqt.objects import PayloadTooLarge
 
 if TYPE_CHECKING:
     from laps.client.channel import Channel
@@ -27,11 +29,14 @@ class SubscriptionSink(Protocol):
     def objects(self, items: list[Object]) -> None:
         """Objects of one stream, or one of a datagram."""
 
-    def closed(self, group: int) -> None:
-        """A stream of a group has ended, finished or reset."""
+    def closed(self, group: int, subgroup: int | None, *, complete: bool) -> None:
+        """A stream of a group has ended; `complete`: it was not given up."""
 
     def done(self, message: PublishDone) -> None:
         """The relay has ended the subscription; streams may still be under way."""
+
+    def failed(self, error: Exception) -> None:
+        """What comes cannot be read."""
 
     def lost(self) -> None:
         """The connection is over."""
@@ -49,13 +54,19 @@ class FetchSink(Protocol):
     def ended(self, complete: bool) -> None:
         """The stream is over; incomplete if it was reset, or the connection is over."""
 
+    def failed(self, error: Exception) -> None:
+        """What comes cannot be read."""
+
 
 class Inflow:
     """A subscription on one channel."""
 
-    def __init__(self, channel: Channel, sink: SubscriptionSink, message: Subscribe) -> None:
+    def __init__(
+        self, channel: Channel, sink: SubscriptionSink, message: Subscribe, max_object_bytes: int
+    ) -> None:
         self.channel = channel
         self.sink = sink
+        self.max_object_bytes = max_object_bytes
         self.streams = 0
         "How many streams have begun."
         self.open = 0
@@ -93,10 +104,12 @@ class Inflow:
 class FetchInflow:
     """A fetch on one channel."""
 
-    def __init__(self, channel: Channel, sink: FetchSink, message: Fetch) -> None:
+    def __init__(
+        self, channel: Channel, sink: FetchSink, message: Fetch, max_object_bytes: int
+    ) -> None:
         self.channel = channel
         self.sink = sink
-        self._reader = FetchReader(channel.dialect)
+        self._reader = FetchReader(channel.dialect, max_object_bytes)
         self._halves = 2
         "The answer and the stream: either may be the last to come."
         self.request_id = channel.request(message, self._answered)
@@ -112,7 +125,11 @@ class FetchInflow:
 
     def receive(self, data: bytes, fin: bool) -> None:
         """Bytes of the stream that answers it."""
-        items = self._reader.feed(data)
+        try:
+            items = self._reader.feed(data)
+        except PayloadTooLarge as error:
+            self.sink.failed(ObjectTooLarge(f"{error}: max_object_bytes"))
+            return
         if items:
             self.sink.items(items)
         if fin:

@@ -46,7 +46,14 @@ class Overrun:
     """More came than can be held for one who is being given something else first."""
 
 
-Outcome = Ended | Lost | Overrun
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """What comes cannot be read."""
+
+    error: Exception
+
+
+Outcome = Ended | Lost | Overrun | Failed
 
 
 class Consumer(Protocol):
@@ -58,6 +65,12 @@ class Consumer(Protocol):
 
     def deliver(self, items: Iterable[Object]) -> None:
         """Objects in order; their cost is counted already."""
+
+    def stream_closed(self, group: int, subgroup: int | None, *, complete: bool) -> None:
+        """A stream has ended, or was given up."""
+
+    def cut_off(self) -> None:
+        """The track has ended, and streams that belong to it have not come."""
 
 
 class Lane:
@@ -71,6 +84,7 @@ class Lane:
         *,
         ordered: bool,
         patience_s: float,
+        max_object_bytes: int,
     ) -> None:
         self.channel = channel
         self.answer: asyncio.Future[SubscribeOk | RequestError] = channel.loop.create_future()
@@ -92,7 +106,7 @@ class Lane:
         "What the objects cost that wait here."
         self._over = False
         channel.inbound.on_arrival[self] = self._advance
-        self.inflow = Inflow(channel, self, message)
+        self.inflow = Inflow(channel, self, message, max_object_bytes)
 
     # -- as `SubscriptionSink` ---------------------------------------------------------------------
 
@@ -126,9 +140,10 @@ class Lane:
         if sequencer.waiting:
             self._advance()
 
-    def closed(self, group: int) -> None:
+    def closed(self, group: int, subgroup: int | None, *, complete: bool) -> None:
         """As `SubscriptionSink`."""
         self._progress += 1
+        self._consumer.stream_closed(group, subgroup, complete=complete)
         self.sequencer.closed(group)
         if self.sequencer.waiting:
             self._advance()
@@ -138,6 +153,12 @@ class Lane:
         """As `SubscriptionSink`."""
         self._done = message
         self._maybe_over()
+
+    def failed(self, error: Exception) -> None:
+        """As `SubscriptionSink`."""
+        if not self.sequencer.held:
+            self._deliver(self.sequencer.flush())
+        self._conclude(Failed(error))
 
     def lost(self) -> None:
         """As `SubscriptionSink`."""
@@ -212,6 +233,10 @@ class Lane:
         if self.sequencer.held:
             return  # what comes first is still on its way
         self._deliver(self.sequencer.flush())
+        if self._done is not None:
+            count = self._done.stream_count
+            if count != UNKNOWN_STREAM_COUNT and self.inflow.streams < count:
+                self._consumer.cut_off()
         if self._done is None:
             self._conclude(Ended(DoneCode.TRACK_ENDED))
         else:

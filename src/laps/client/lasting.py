@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self
 
 from laps.client.carrier import C, C_co
 from laps.client.urls import parse_url
-from laps.errors import ConfigError, LapsError, SessionClosed
+from laps.errors import ConfigError, HandshakeFailed, LapsError, SessionClosed
 from laps.names import track_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from laps.client.publication import Publication
     from laps.client.urls import Target
     from laps.types import TrackName
@@ -45,25 +48,57 @@ class Dials(Protocol[C_co]):
         """End all channels, and free the ports."""
 
 
+async def dial_first(dialler: Dials[C], targets: Sequence[Target]) -> tuple[Target, C]:
+    """A channel to the first of these that answers, and which that is."""
+    problems: list[LapsError] = []
+    for target in targets:
+        try:
+            return target, await dialler.dial(target)
+        except LapsError as error:
+            problems.append(error)
+            if len(targets) > 1:
+                log.info("%s", error)
+    if len(problems) == 1:
+        raise problems[0]
+    raise HandshakeFailed("none of the relays answers: " + "; ".join(map(str, problems)))
+
+
 class LastingSession(Generic[C]):
     """What the sessions of all protocols share."""
 
-    def __init__(self, dialler: Dials[C], target: Target, channel: C, reconnect_s: float) -> None:
+    def __init__(
+        self,
+        dialler: Dials[C],
+        target: Target,
+        channel: C,
+        reconnect_s: float,
+        others: Sequence[Target] = (),
+    ) -> None:
+        """`others` are dialled, in this order, where the target does not answer."""
         self.loop = asyncio.get_running_loop()
         self.url = target.url
         self._dialler = dialler
         self._target = target
+        self._others = others
         self._reconnect_s = reconnect_s
         self._channel: C | None = channel
         self._arrived = asyncio.Event()
         self._arrived.set()
         self._error: SessionClosed | None = None
         self._tracks: list[Publication[C]] = []
+        self._offering: set[TrackName] = set()
+        "Tracks that wait until a relay can be told of them the first time."
         self._readers: set[object] = set()
         self._retiring: set[asyncio.Task[None]] = set()
+        self._attaching: asyncio.Task[None] | None = None
         self._moved_at = -MOVE_S
         self._hurried = 0
         self._keeper = asyncio.ensure_future(self._keep(channel))
+
+    @property
+    def relay_url(self) -> str:
+        """Of the relay that is in use, or is dialled next; `url` is where the session began."""
+        return self._target.url
 
     @property
     def connected(self) -> bool:
@@ -103,7 +138,7 @@ class LastingSession(Generic[C]):
         finally:
             self._keeper.cancel()
             self._finish(SessionClosed("the session was closed"))
-            for task in self._retiring:
+            for task in (*self._retiring, *filter(None, (self._attaching,))):
                 task.cancel()
             if self._channel is not None:
                 self._channel.close()
@@ -111,11 +146,18 @@ class LastingSession(Generic[C]):
 
     def _check_new(self, name: TrackName) -> None:
         """ConfigError if a track is published already."""
-        if any(track.full_name == name for track in self._tracks):
+        if name in self._offering or any(track.full_name == name for track in self._tracks):
             raise ConfigError(f"{track_text(name)} is published by this session already")
 
     async def _publish(self, track: Publication[C]) -> None:
-        channel = await self.channel()
+        """Tell the relay of a track, as soon as it allows that."""
+        self._offering.add(track.full_name)
+        try:
+            channel = await self.channel()
+            while not await channel.publishable():
+                channel = await self.channel()
+        finally:
+            self._offering.discard(track.full_name)
         self._tracks.append(track)
         track.attach(channel)
 
@@ -166,7 +208,7 @@ class LastingSession(Generic[C]):
 
     async def _move(self, old: C, url: str) -> C | None:
         """To where the relay sends us; the old channel serves meanwhile. None: we stay."""
-        target = parse_url(url) if url else self._target
+        target = parse_url(url) if url else self._next_target()
         log.info("the relay leaves; dialling %s", target.url)
         # One that says so to whoever comes is about to stop: it is given time to.
         self._hurried = self._hurried + 1 if self.loop.time() < self._moved_at + MOVE_S else 0
@@ -179,11 +221,15 @@ class LastingSession(Generic[C]):
         self._target = target
         self._moved_at = self.loop.time()
         self._adopt(new)
-        old.superseded.set()
+        old.leave()
         task = asyncio.ensure_future(self._retire(old))
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)
         return new
+
+    def _next_target(self) -> Target:
+        """Where to go from a relay that leaves and does not say where to."""
+        return next((it for it in self._others if it != self._target), self._target)
 
     async def _follow(self, old: C, target: Target) -> C | None:
         """A channel to where the relay sends us; None if there is no way."""
@@ -203,27 +249,41 @@ class LastingSession(Generic[C]):
 
     def _adopt(self, channel: C) -> None:
         self._channel = channel
-        for track in list(self._tracks):
-            track.attach(channel)
+        if self._attaching is not None:
+            self._attaching.cancel()
+        tracks = deque(self._tracks)
+        while tracks and channel.may_publish():
+            tracks.popleft().attach(channel)
+        if tracks:
+            self._attaching = asyncio.ensure_future(self._attach(channel, tracks))
         self._arrived.set()
+
+    async def _attach(self, channel: C, tracks: deque[Publication[C]]) -> None:
+        """Publish tracks on a channel as its relay allows; what is written to them waits."""
+        while tracks and await channel.publishable():
+            track = tracks.popleft()
+            if track in self._tracks:
+                track.attach(channel)
 
     async def _redial(self, why: SessionClosed | None) -> C:
         """A channel to where the last one was; SessionClosed if there is none to be had."""
         try:
-            return await self._dial(self._target)
+            return await self._dial(self._target, self._others)
         except LapsError as problem:
             lost = f"{why}; " if why is not None else ""
             raise SessionClosed(
                 f"{lost}no relay was found for {self._reconnect_s:g} s: {problem}"
             ) from None
 
-    async def _dial(self, target: Target, old: C | None = None) -> C:
+    async def _dial(self, target: Target, others: Sequence[Target] = (), old: C | None = None) -> C:
         """Dial until there is an answer: as long as was said, and not longer than `old` lives."""
         deadline = self.loop.time() + self._reconnect_s
         wait = REDIAL_FIRST_S
+        targets = [target, *(other for other in others if other != target)]
         while True:
             try:
-                return await self._dialler.dial(target)
+                self._target, channel = await dial_first(self._dialler, targets)
+                return channel
             except LapsError as error:
                 problem = error
             left = deadline - self.loop.time()

@@ -64,7 +64,11 @@ class Outbound:
     # -- offering ----------------------------------------------------------------------------------
 
     def offer(self, track: Track, *, push: bool, forward: bool) -> None:
-        """Tell the relay of a track; with `push` it is sent without being asked for."""
+        """Tell the relay of a track; with `push` it is sent without being asked for.
+
+        It is one request: a relay that takes a track knows its namespace. One that does not take
+        it, or does not answer, is told of the namespace, too.
+        """
         name = track.full_name
         self.tracks[name] = track
         if push:
@@ -74,10 +78,14 @@ class Outbound:
             request_id = self.channel.request(message, self._publish_answered)
             outflow = self._add(track, request_id, alias)
             outflow.forward = forward
-        if name.namespace not in self._namespaces:
-            request = PublishNamespace(0, name.namespace)
-            self._namespaces[name.namespace] = self.channel.request(
-                request, lambda answer: self._namespace_answered(name.namespace, answer)
+        else:
+            self._offer_namespace(name.namespace)
+
+    def _offer_namespace(self, namespace: Namespace) -> None:
+        if namespace not in self._namespaces:
+            self._namespaces[namespace] = self.channel.request(
+                PublishNamespace(0, namespace),
+                lambda answer: self._namespace_answered(namespace, answer),
             )
 
     def _alias(self) -> int:
@@ -104,7 +112,9 @@ class Outbound:
         elif isinstance(answer, RequestError):
             self._drop(outflow)
             outflow.give_up()
-            if answer.code not in _WAITS:
+            if answer.code in _WAITS:
+                self._offer_namespace(outflow.track.full_name.namespace)
+            else:
                 what = f"publishing {track_text(outflow.track.full_name)}"
                 outflow.track.fail(RequestRefused(what, answer.code, answer.reason))
             outflow.track.changed()
@@ -210,6 +220,9 @@ class Outbound:
         if outflow is not None:
             outflow.give_up()
             self._drop(outflow)
+            if outflow.track.full_name in self.tracks:
+                # What it knew of the track went with the request: it may want it again.
+                self._offer_namespace(outflow.track.full_name.namespace)
             outflow.track.changed()
 
     # -- fetches -----------------------------------------------------------------------------------
@@ -246,7 +259,7 @@ class Outbound:
         descending = order is GroupOrder.DESCENDING
         at_end = track.ended and last == largest
         self.channel.session.send(FetchOk(message.request_id, end, at_end, order, track.properties))
-        stream = self.channel.egress.open((message.priority, 0, 0, 0))
+        stream = self.channel.egress.open((track.priority, 0, -1 - message.request_id, 0, 0))
         self.channel.streams_begun += 1
         stream.write(encode_fetch_header(FetchHeader(message.request_id)))
         entries = track.history.between(start, last, descending=descending)
@@ -304,6 +317,10 @@ class Outbound:
         """About once a second."""
         for outflow in self.outflows.values():
             outflow.arrivals.mark(outflow.track.history.sequence)
+            if not outflow.answered:
+                if outflow.overdue and self.channel.may_publish():
+                    self._offer_namespace(outflow.track.full_name.namespace)
+                outflow.overdue = True
 
     @property
     def idle(self) -> bool:

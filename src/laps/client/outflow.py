@@ -56,6 +56,8 @@ class Outflow:
         self.alias = alias
         self.answered = False
         "By PUBLISH_OK; a subscription of the relay's own is answered by us."
+        self.overdue = False
+        "The answer did not come for a while."
         self.forward = True
         self.start = FIRST
         self.end_group: int | None = None
@@ -123,7 +125,8 @@ class Outflow:
         self, entry: Entry, key: tuple[int, int], has_extensions: bool, end_of_group: bool
     ) -> _Out:
         track, channel = self.track, self.channel
-        rank = (track.priority if entry.priority is None else entry.priority, 0, *key)
+        priority = track.priority if entry.priority is None else entry.priority
+        rank = (priority, 0, self.alias, *key)
         stream = channel.egress.open(rank, track.ttl_us)
         header = SubgroupHeader(
             self.alias, key[0], key[1], entry.priority, has_extensions, end_of_group

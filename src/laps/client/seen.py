@@ -77,6 +77,12 @@ class Seen:
             self.largest = place
         return Verdict.NEW
 
+    def ids(self, group: int) -> Numbers | None:
+        """The objects of a group that were given; None if they are forgotten."""
+        if group < self._below:
+            return None
+        return self._groups.get(group) or Numbers()
+
     def mark(self, place: Location) -> bool:
         """A marker is about to be given: whether it is new. An object may have its number, too."""
         if place in self._markers or place.group < self._below:

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from laps.client.values import Object
 
@@ -122,6 +122,11 @@ class Sequencer:
             group = heappop(self._order)
             self._at = max(self._at, group)
             yield from self._later.pop(group).objects
+
+    @property
+    def open_groups(self) -> Collection[int]:
+        """The groups that have an open stream."""
+        return self._open
 
     @property
     def waiting(self) -> bool:

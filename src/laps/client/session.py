@@ -8,11 +8,11 @@ from laps.client.channel import Channel
 from laps.client.fetching import Fetching
 from laps.client.lasting import LastingSession
 from laps.client.namespaces import Namespaces
-from laps.client.subscription import Subscription
+from laps.client.subscription import STARTS, Subscription
 from laps.client.track import Track
 from laps.client.tracks import Tracks
-from laps.client.values import TrackInfo
-from laps.errors import LapsError
+from laps.client.values import MAX_OBJECT_BYTES, TrackInfo, is_place
+from laps.errors import ConfigError, InvalidText, LapsError
 from laps.names import namespace_of, track_of, track_text
 from laps.types import Location
 from laps.wire.buffer import VARINT_MAX
@@ -40,9 +40,15 @@ class Session(LastingSession[Channel]):
     """A session with a relay; `laps.connect` makes it."""
 
     def __init__(
-        self, dialler: Dials[Channel], target: Target, channel: Channel, *, reconnect_s: float
+        self,
+        dialler: Dials[Channel],
+        target: Target,
+        channel: Channel,
+        *,
+        reconnect_s: float,
+        others: Sequence[Target] = (),
     ) -> None:
-        super().__init__(dialler, target, channel, reconnect_s)
+        super().__init__(dialler, target, channel, reconnect_s, others)
 
     # -- publishing --------------------------------------------------------------------------------
 
@@ -118,7 +124,9 @@ class Session(LastingSession[Channel]):
         wait: bool = True,
         priority: int = DEFAULT_PRIORITY,
         buffer_bytes: int = 8 * MIB,
+        max_object_bytes: int = MAX_OBJECT_BYTES,
         markers: bool = False,
+        strict: bool = False,
     ) -> Subscription:
         """The objects of a track as they are published.
 
@@ -132,9 +140,16 @@ class Session(LastingSession[Channel]):
         Groups come in ascending order unless `ordered=False`, and none is waited for longer than
         `patience_s`. With `wait` the track may be published later; without, RequestRefused is
         raised if nobody does now. Up to `buffer_bytes` are held for you: then nothing more is read
-        from the relay until you have taken some. `markers` also yields objects without payload
+        from the relay until you have taken some. An object is put together in memory: one of more
+        than `max_object_bytes` raises ObjectTooLarge. `markers` also yields objects without payload
         that mark the end of a group or of the track.
+
+        `gaps` of the subscription tells what is missing so far. With `strict` ObjectsMissing is
+        raised at the first gap, in place of what comes after it.
         """
+        _check_start(start)
+        if strict and not ordered:
+            raise ConfigError("strict=True needs ordered=True: what is late is not missing")
         made = Subscription(
             self,
             track_of(namespace, name),
@@ -144,7 +159,9 @@ class Session(LastingSession[Channel]):
             wait=wait,
             priority=priority,
             buffer_bytes=buffer_bytes,
+            max_object_bytes=max_object_bytes,
             markers=markers,
+            strict=strict,
         )
         self._readers.add(made)
         return made
@@ -158,6 +175,7 @@ class Session(LastingSession[Channel]):
         end: Location | tuple[int, int] | None = None,
         descending: bool = False,
         buffer_bytes: int = 8 * MIB,
+        max_object_bytes: int = MAX_OBJECT_BYTES,
     ) -> Fetching:
         """Objects that have been published, in order.
 
@@ -174,6 +192,7 @@ class Session(LastingSession[Channel]):
             last,
             descending=descending,
             buffer_bytes=buffer_bytes,
+            max_object_bytes=max_object_bytes,
         )
 
     def namespaces(self, prefix: NamespaceLike = "") -> Namespaces:
@@ -219,6 +238,14 @@ class Session(LastingSession[Channel]):
         """A relay that leaves has said where to go: there is no other place."""
         self._target = target
         return await self._redial(None)
+
+
+def _check_start(start: object) -> None:
+    """Types tell it sooner; not everybody checks them."""
+    if start in STARTS or is_place(start):
+        return
+    known = ", ".join(f'"{name}"' for name in STARTS)
+    raise InvalidText("start", str(start), f"is not known: give {known} or (group, object)")
 
 
 def _milliseconds(seconds: float | None) -> int | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from laps.client.history import Entry
-from laps.errors import LocalProtocolError
+from laps.client.values import MAX_OBJECT_BYTES, payload_of
+from laps.errors import LocalProtocolError, ObjectTooLarge
 from laps.wire.moqt.codes import ResetCode
 from laps.wire.moqt.data import ObjectStatus
 
@@ -68,6 +69,12 @@ class Subgroup:
     ) -> Location:
         """As `write`, without waiting."""
         self._check(object_id, extensions)
+        payload = payload_of(payload)
+        if len(payload) > MAX_OBJECT_BYTES:
+            raise ObjectTooLarge(
+                f"an object of {len(payload)} bytes: {MAX_OBJECT_BYTES} at most "
+                "(laps.client.MAX_OBJECT_BYTES); cut it into several"
+            )
         track = self.track
         number = self.next_id if object_id is None else object_id
         self.next_id = number + 1
@@ -76,7 +83,7 @@ class Subgroup:
             self.group,
             self.subgroup,
             number,
-            bytes(payload),
+            payload,
             extensions,
             self.priority,
             int(status),

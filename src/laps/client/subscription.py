@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from laps.client.fetching import ATTEMPTS, FetchRun
 from laps.client.following import Following
-from laps.client.lane import Ended, Lane, Lost, Overrun
+from laps.client.lane import Ended, Failed, Lane, Lost, Overrun
+from laps.client.slots import Need
 from laps.client.values import TrackInfo
 from laps.errors import RequestRefused, SessionClosed
 from laps.names import track_text
-from laps.ranges import after, end_after
+from laps.ranges import after, end_after, last_of
 from laps.types import Location
 from laps.wire.buffer import VARINT_MAX
 from laps.wire.moqt.codes import DoneCode, RequestCode
@@ -40,6 +41,8 @@ from laps.wire.moqt.messages import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from laps.client.channel import Channel
     from laps.client.lane import Outcome
     from laps.client.session import Session
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Start = Literal["latest", "next", "current", "start"] | Location | tuple[int, int]
+STARTS: Final = ("latest", "next", "current", "start")
 
 RETRY_FIRST_S: Final = 0.05
 RETRY_MOST_S: Final = 1.0
@@ -82,8 +86,11 @@ class Subscription(Following):
         wait: bool,
         priority: int,
         buffer_bytes: int,
+        max_object_bytes: int,
         markers: bool,
+        strict: bool,
     ) -> None:
+        self._max_object_bytes = max_object_bytes
         self._start = Location(*start) if isinstance(start, tuple) else start
         self._ordered = ordered
         self._patience = patience_s
@@ -100,7 +107,9 @@ class Subscription(Following):
         self._next_lane: Lane | None = None
         "One that is being prepared."
         minimum = self._start if isinstance(self._start, Location) else Location(0, 0)
-        super().__init__(session, track, minimum, buffer_bytes=buffer_bytes, markers=markers)
+        super().__init__(
+            session, track, minimum, buffer_bytes=buffer_bytes, markers=markers, strict=strict
+        )
 
     # -- objects -----------------------------------------------------------------------------------
 
@@ -109,6 +118,26 @@ class Subscription(Following):
             if lane is not None:
                 lane.close()
         self._lane = self._next_lane = None
+
+    def _open_groups(self) -> Collection[int]:
+        lanes = [lane for lane in (self._lane, self._next_lane) if lane is not None]
+        if len(lanes) == 1:
+            return lanes[0].sequencer.open_groups
+        return {group for lane in lanes for group in lane.sequencer.open_groups}
+
+    def stream_closed(self, group: int, subgroup: int | None, *, complete: bool) -> None:
+        """As `Consumer`."""
+        self._gaps.closed(group, subgroup, complete=complete)
+
+    def cut_off(self) -> None:
+        """As `Consumer`."""
+        self._gaps.cut_off()
+
+    def _unknown(self, first: Location, last: Location) -> None:
+        """The relay does not know what there was."""
+        self._gaps.lost(first, last)
+        self._is_missing()
+        self._break_off()
 
     def _fetched(self, items: list[Object]) -> None:
         self._intake.buffer.put(sum(item.cost for item in items))
@@ -176,6 +205,8 @@ class Subscription(Following):
         match outcome:
             case Lost() | Overrun():
                 return False
+            case Failed(error):
+                raise error
             case Ended(DoneCode.TRACK_ENDED | DoneCode.SUBSCRIPTION_ENDED):
                 return True
             case Ended(code) if code in _AGAIN:
@@ -197,9 +228,16 @@ class Subscription(Following):
             else FilterType.LARGEST_OBJECT
         )
         while channel.alive and not channel.superseded.is_set():
+            if not await channel.slots.take(Need.SUBSCRIBE):
+                return None
             message = Subscribe(0, self.track, Filter(filter_type), self._priority)
             lane = self._next_lane = Lane(
-                channel, self, message, ordered=self._ordered, patience_s=self._patience
+                channel,
+                self,
+                message,
+                ordered=self._ordered,
+                patience_s=self._patience,
+                max_object_bytes=self._max_object_bytes,
             )
             accepted = False
             asked_at = monotonic()
@@ -226,6 +264,7 @@ class Subscription(Following):
             elif monotonic() - asked_at < HELD_S:
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, RETRY_MOST_S)
+            await channel.slots.repeat()
         return None
 
     async def _has_ended(self, channel: Channel) -> bool:
@@ -235,13 +274,26 @@ class Subscription(Following):
         self._begun = True
         self._resume = self._minimum
         self._seen.start(self._resume)
+        self._gaps.start(None if self._start == "start" else self._resume)
         self._intake.buffer.attach(channel.inbound.pool)
         wanted = StandaloneFetch(self.track, self._resume, Location(VARINT_MAX - 1, 0))
-        run = FetchRun(channel, Fetch(0, wanted, self._priority), self._fetched)
+        if not await channel.slots.take(Need.PASSING):
+            return False
+        self._gaps.fetch(wanted.start, Location(VARINT_MAX, 0))
+        run = FetchRun(
+            channel,
+            Fetch(0, wanted, self._priority),
+            self._fetched,
+            self._max_object_bytes,
+            self._unknown,
+        )
         try:
             result = await run.result
         finally:
             run.close()
+        self._gaps.fetch_ended(
+            after(last_of(result.end)) if isinstance(result, FetchOk) else wanted.start
+        )
         self._over = isinstance(result, FetchOk) and result.end_of_track
         return self._over
 
@@ -264,6 +316,7 @@ class Subscription(Following):
         else:
             begin = after(largest)
         self._seen.start(begin)
+        self._gaps.start(None if begin == Location(0, 0) else begin)
         self._resume = begin
 
     async def _catch_up(self, lane: Lane) -> bool:
@@ -278,34 +331,42 @@ class Subscription(Following):
             log.info("%s has begun anew, at group %d", track_text(self.track), largest.group)
             self._resume = Location(0, 0)
             self._seen.start(self._resume)
-        for _ in range(ATTEMPTS):
-            if self._resume > largest or await self._fetch(lane, largest):
+            self._gaps.start(None)
+        for attempt in range(ATTEMPTS):
+            if self._resume > largest or await self._fetch(lane, largest, joins=attempt == 0):
                 return True
             if lane.outcome.done() and isinstance(lane.outcome.result(), Lost | Overrun):
                 return False
         raise SessionClosed(f"what came before of {track_text(self.track)} could not be fetched")
 
-    async def _fetch(self, lane: Lane, largest: Location) -> bool:
-        """Whether all that there is up to `largest` has come."""
+    async def _fetch(self, lane: Lane, largest: Location, *, joins: bool) -> bool:
+        """Whether everything up to `largest` has arrived."""
         resume = self._resume
         wanted: JoiningFetch | StandaloneFetch
-        if resume.object:
-            end = end_after(largest)
-            wanted = StandaloneFetch(self.track, resume, end)
-        else:
+        if joins and not resume.object:
             wanted = JoiningFetch(lane.inflow.request_id, resume.group, relative=False)
-        priority = max(0, self._priority - 1)  # ahead of the lane, which has to be held meanwhile
+        else:
+            wanted = StandaloneFetch(self.track, resume, end_after(largest))
+        priority = max(0, self._priority - 1)  # before the lane, which has to be held meanwhile
         self._intake.buffer.attach(lane.channel.inbound.pool)
-        run = FetchRun(lane.channel, Fetch(0, wanted, priority), self._fetched)
+        if not await lane.channel.slots.take(Need.PASSING):
+            return False
+        message = Fetch(0, wanted, priority)
+        self._gaps.fetch(resume, largest)
+        run = FetchRun(lane.channel, message, self._fetched, self._max_object_bytes, self._unknown)
         try:
             await asyncio.wait((run.result, lane.outcome), return_when=asyncio.FIRST_COMPLETED)
-            if not run.result.done() and isinstance(lane.outcome.result(), Overrun):
-                await run.result  # the lane is gone; this goes on
+            if not run.result.done() and not isinstance(lane.outcome.result(), Lost):
+                await run.result  # the lane is closed; the FETCH goes on
             result = run.result.result() if run.result.done() else None
         finally:
             run.close()
         if isinstance(result, RequestError) and result.code not in _NOTHING:
+            if result.code == RequestCode.INVALID_JOINING_REQUEST_ID and joins:
+                return False  # the track ended before the relay read the FETCH
             what = f"what came before of {track_text(self.track)}"
             raise RequestRefused(what, result.code, result.reason)
+        if isinstance(result, RequestError) and self._seen.largest is not None:
+            self._unknown(resume, largest)
         overrun = lane.outcome.done() and isinstance(lane.outcome.result(), Overrun)
         return result is not None and not overrun

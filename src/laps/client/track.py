@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,9 @@ from laps.client.channel import Channel
 from laps.client.history import Entry
 from laps.client.publication import ANSWER_S, Publication, group_of_now
 from laps.client.subgroup import Subgroup
+from laps.client.values import payload_of
 from laps.errors import LocalProtocolError
+from laps.names import track_text
 from laps.wire.moqt.codes import DoneCode
 from laps.wire.moqt.data import ObjectStatus
 
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
     from laps.client.session import Session
     from laps.types import Location, TrackName
     from laps.wire.moqt.messages import KeyValue, TrackProperties
+
+
+log = logging.getLogger(__name__)
 
 
 class Track(Publication[Channel]):
@@ -49,6 +55,8 @@ class Track(Publication[Channel]):
         "A subscriber asks for a new group; it is reset when one begins."
         self._push = push
         self._forward = forward
+        self._offered_to: Channel | None = None
+        "The last one that was told of it."
         self._next_group = group_of_now() if first_group is None else first_group
         self._current: Subgroup | None = None
         self._datagram_group: int | None = None
@@ -67,6 +75,7 @@ class Track(Publication[Channel]):
         Where it lies in the track is returned. Waits while the relay is slower than you are, and
         raises what the relay had against the track, if it had.
         """
+        payload = payload_of(payload)
         await self.room()
         if new_group or self._current is None:
             self._begin_group()
@@ -81,6 +90,7 @@ class Track(Publication[Channel]):
         DatagramTooLarge if it does not fit the path. A group has either datagrams or a stream, so
         the first one after `write` begins a new group.
         """
+        payload = payload_of(payload)
         await self.room()
         await self._all_answered()  # a datagram that overtakes PUBLISH is lost
         if new_group or self._datagram_group is None:
@@ -91,7 +101,7 @@ class Track(Publication[Channel]):
             self._datagram_group,
             None,
             self._datagram_id,
-            bytes(payload),
+            payload,
             tuple(extensions),
         )
         for flow in list(self.flows):
@@ -151,6 +161,13 @@ class Track(Publication[Channel]):
         return (self.properties.delivery_timeout_ms or 0) * 1000
 
     async def _flows_have_room(self) -> None:
+        while self._offered_to is None or not self._offered_to.alive:
+            # The connection was lost, and the next relay has not allowed it yet.
+            await self._session.channel()
+            if self._offered_to is None or not self._offered_to.alive:
+                self._changed.clear()
+                await self._changed.wait()
+            self._check()
         for flow in list(self.flows):
             if not flow.channel.has_room:
                 await flow.channel.room()
@@ -182,6 +199,7 @@ class Track(Publication[Channel]):
 
     def attach(self, channel: Channel) -> None:
         """Publish on a channel; what no relay may have of it is sent again."""
+        self._offered_to = channel
         for flow in list(self.flows):
             flow.leaving = True
         old = bool(self.flows)
@@ -195,6 +213,15 @@ class Track(Publication[Channel]):
         flow = channel.outbound.outflows.get(self.full_name)
         if flow is None:
             return
+        lost = self.history.dropped_sequence - self._delivered
+        if lost > 0:
+            log.warning(
+                "up to %d objects of %s may not have arrived when the connection was lost, and are "
+                "no longer kept: history_bytes is %d",
+                lost,
+                track_text(self.full_name),
+                self.history.limit,
+            )
         closed: dict[tuple[int, int], None] = {}
         for entry in self.history.since(self._delivered):
             if entry.subgroup is None:

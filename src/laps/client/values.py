@@ -20,8 +20,31 @@ if TYPE_CHECKING:
         TrackProperties,
     )
 
+# The largest object of MoQT that is written, and that is read unless somebody wants less. It is put
+# together in memory at both ends; relays pass it on as it comes.
+MAX_OBJECT_BYTES = 1 << 32
+
 # What an object takes beside its bytes, roughly: it counts where bytes are bounded.
 OBJECT_BYTES = 200
+
+
+def is_place(value: object) -> bool:
+    """Whether it reads as a location."""
+    return (
+        isinstance(value, tuple)
+        and len(value) == 2
+        and all(isinstance(part, int) and part >= 0 for part in value)
+    )
+
+
+def payload_of(value: object) -> bytes:
+    """What an object holds; TypeError, with the way out, for what is no bytes."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    way = ': write it as text.encode("utf-8")' if isinstance(value, str) else ""
+    raise TypeError(f"an object is made of bytes, and this is {type(value).__name__}{way}")
 
 
 @dataclass(slots=True)
@@ -70,10 +93,12 @@ def object_from(item: wire.Object, dialect: Dialect) -> Object:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceEvent:
-    """A namespace that somebody publishes, or no longer does."""
+    """A namespace that somebody publishes, or no longer does; `str` of it is `demo/clock`."""
 
     namespace: Namespace
+    "Its parts, each as bytes."
     added: bool
+    "False: nobody publishes it any more."
 
     def __str__(self) -> str:
         return namespace_text(self.namespace)
@@ -81,10 +106,12 @@ class NamespaceEvent:
 
 @dataclass(frozen=True, slots=True)
 class TrackEvent:
-    """A track that somebody publishes, or no longer does."""
+    """A track that somebody publishes, or no longer does; `str` of it is `demo/clock seconds`."""
 
     track: TrackName
+    "Its `namespace`, whose parts are bytes, and its `name`, bytes too."
     added: bool
+    "False: nobody publishes it any more."
 
     def __str__(self) -> str:
         return track_text(self.track)
@@ -97,3 +124,4 @@ class TrackInfo:
     largest: Location | None
     "The largest location that was published; None if nothing was, or nobody said."
     properties: TrackProperties
+    "What its publisher has said of it: priority, order, timeouts, extension headers."

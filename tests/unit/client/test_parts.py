@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from importlib.metadata import version
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 import laps
 from laps import client
+from laps.client import QuicrSession, Session
 from laps.client.buffers import MORE_BYTES, Buffer, BufferPool
 from laps.client.history import ENTRY_BYTES, Entry, History
 from laps.client.lasting import LastingSession
@@ -16,7 +19,7 @@ from laps.client.publication import group_of_now
 from laps.client.seen import GROUPS, Seen, Verdict
 from laps.client.sequencer import Sequencer
 from laps.client.urls import parse_url, trust_for
-from laps.client.values import Object
+from laps.client.values import Object, payload_of
 from laps.errors import ConfigError, InvalidText, SessionClosed
 from laps.names import namespace_of, track_of, track_text
 from laps.types import Location
@@ -312,9 +315,10 @@ def test_the_first_group_grows_with_time() -> None:
 
 
 def test_what_is_exported() -> None:
-    assert laps.__all__ == ["connect"]
+    assert laps.__all__ == ["__version__", "connect"]
+    assert laps.__version__ == version("laps")
     assert laps.connect is client.connect
-    assert sorted(client.__all__) == client.__all__
+    assert len(set(client.__all__)) == len(client.__all__)
     assert all(hasattr(client, name) for name in client.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         laps.nothing  # noqa: B018
@@ -338,3 +342,43 @@ def test_a_relay_that_closes_a_channel_while_it_is_left_does_no_harm() -> None:
         return channel
 
     assert asyncio.run(leave()).closed
+
+
+# -- mistakes --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", ["earliest", "", None, 5, (1,), (1, -2), (1, "2")])
+@pytest.mark.parametrize("scheme", ["moqt", "quicr"])
+def test_mistakes_in_where_to_start_name_the_choices(start: Any, scheme: str) -> None:
+    made = Session if scheme == "moqt" else QuicrSession
+    with pytest.raises(ValueError, match=r'start .*give "latest", "next", .*\(group, object\)'):
+        made.subscribe(cast("Any", object()), "demo", "t", start=start)
+
+
+@pytest.mark.parametrize("value", ["text", 5, None, ["a"]])
+def test_mistakes_in_what_to_write_say_that_it_is_bytes(value: Any) -> None:
+    with pytest.raises(TypeError, match=f"made of bytes, and this is {type(value).__name__}"):
+        payload_of(value)
+    if isinstance(value, str):
+        with pytest.raises(TypeError, match=r"text\.encode"):
+            payload_of(value)
+    assert payload_of(bytearray(b"a")) == payload_of(memoryview(b"a")) == payload_of(b"a")
+
+
+def test_mistakes_with_a_session_that_is_not_there_yet() -> None:
+    made = laps.connect("moqt://127.0.0.1:1")
+    with pytest.raises(TypeError, match="asynchronous: write `async with"), made:
+        pass
+    with pytest.raises(AttributeError, match="no session yet to 'subscribe' with: write `async"):
+        made.subscribe  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        made.nothing  # noqa: B018
+
+
+def test_mistakes_in_urls() -> None:
+    with pytest.raises(TypeError, match="a URL is text, and this is int: 5"):
+        laps.connect(["moqt://a.example", cast("Any", 5)])
+    with pytest.raises(ConfigError, match="no URL is given"):
+        laps.connect([])
+    with pytest.raises(ConfigError, match="give one kind"):
+        laps.connect(["moqt://a.example", "quicr://a.example"])

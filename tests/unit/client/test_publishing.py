@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laps.client import Location, RequestRefused
-from laps.errors import DatagramTooLarge, LapsError, LocalProtocolError
+from laps.client import Location, RequestRefused, subgroup
+from laps.errors import (
+    ConfigError,
+    DatagramTooLarge,
+    LapsError,
+    LocalProtocolError,
+    ObjectTooLarge,
+)
 from laps.types import TrackName
 from laps.wire.moqt.codes import DoneCode, RequestCode
 from laps.wire.moqt.data import decode_datagram
@@ -59,10 +65,9 @@ async def test_a_track_is_offered_and_sent_at_once(dialect: Dialect) -> None:
         assert await track.write(b"b") == Location(3, 1)
         assert await track.write(b"c", new_group=True) == Location(4, 0)
         await meeting.settle()
-        first, namespace, second = relay.heard
+        first, second = relay.heard
         assert isinstance(first, Publish)
         assert (first.track, first.largest, first.forward) == (NAME, None, True)
-        assert namespace == PublishNamespace(2, (b"demo",))
         assert isinstance(second, Publish)
         assert first.alias != second.alias
         assert relay.objects() == [(3, 0, 0, b"a"), (3, 0, 1, b"b"), (4, 0, 0, b"c")]
@@ -89,7 +94,11 @@ async def test_a_relay_that_does_not_want_to_be_sent_it_may_ask_for_it() -> None
         track = await meeting.session.publish("demo", "t", first_group=0)
         await track.write(b"a")
         await meeting.settle()
-        relay.say(RequestError(0, RequestCode.UNINTERESTED), RequestOk(2))
+        assert not relay.heard_of(PublishNamespace)
+        relay.say(RequestError(0, RequestCode.UNINTERESTED))
+        await meeting.settle()
+        assert relay.last(PublishNamespace) == PublishNamespace(2, (b"demo",))
+        relay.say(RequestOk(2))
         await meeting.settle()
         await track.write(b"b")
         assert len(relay.objects()) == 1
@@ -104,6 +113,82 @@ async def test_a_relay_that_does_not_want_to_be_sent_it_may_ask_for_it() -> None
         await meeting.settle()
         refusal = relay.last(RequestError)
         assert (refusal.request_id, refusal.code) == (again, RequestCode.DUPLICATE_SUBSCRIPTION)
+
+
+@on_loop
+async def test_a_relay_that_does_not_answer_publish_hears_of_the_namespace() -> None:
+    async with Meeting() as meeting:
+        relay = meeting.relay
+        await meeting.session.publish("demo", "t")
+        relay.channel.outbound.tick()
+        await meeting.settle()
+        assert not relay.heard_of(PublishNamespace)
+        relay.channel.outbound.tick()
+        await meeting.settle()
+        assert len(relay.heard_of(PublishNamespace)) == 1
+
+
+@on_loop
+async def test_a_relay_that_takes_a_track_and_leaves_it_may_ask_for_it_again() -> None:
+    async with Meeting() as meeting:
+        relay = meeting.relay
+        await meeting.session.publish("demo", "t")
+        await meeting.settle()
+        relay.say(PublishOk(0))
+        relay.say(Unsubscribe(0))
+        await meeting.settle()
+        assert len(relay.heard_of(PublishNamespace)) == 1
+
+
+@on_loop
+async def test_a_namespace_ends_with_its_last_track() -> None:
+    async with Meeting() as meeting:
+        track = await meeting.session.publish("demo", "t", push=False)
+        await meeting.settle()
+        meeting.relay.say(RequestOk(0))
+        await track.end()
+        await meeting.settle()
+        assert isinstance(meeting.relay.heard[-1], PublishNamespaceDone)
+
+
+@on_loop
+async def test_publish_waits_until_the_relay_allows_it() -> None:
+    async with Meeting(requests=2) as meeting:
+        session, relay = meeting.session, meeting.relay
+        tracks = [await session.publish("demo", name) for name in "ab"]
+        third = asyncio.ensure_future(session.publish("demo", "c"))
+        await meeting.settle()
+        assert not third.done()
+        with pytest.raises(ConfigError, match="demo c is published by this session already"):
+            await session.publish("demo", "c")
+        relay.say(PublishOk(0), PublishOk(2))
+        await tracks[0].end()
+        await meeting.until(third.done)
+        assert await (await third).write(b"c")
+        await meeting.settle()
+        assert [message.track.name for message in relay.heard_of(Publish)] == [b"a", b"b", b"c"]
+
+
+@on_loop
+async def test_what_is_written_waits_until_the_next_relay_allows_the_track() -> None:
+    async with Meeting(requests=2) as meeting:
+        session = meeting.session
+        tracks = [await session.publish("demo", name, first_group=0) for name in "ab"]
+        meeting.requests = 1
+        meeting.relay.lose()
+        await meeting.until(lambda: len(meeting.relays) == 2)
+        await meeting.settle()
+        relay = meeting.relay
+        assert [message.track.name for message in relay.heard_of(Publish)] == [b"a"]
+        write = asyncio.ensure_future(tracks[1].write(b"b"))
+        await meeting.settle()
+        assert not write.done()
+        relay.say(PublishOk(0))
+        await tracks[0].end()
+        await write
+        await meeting.settle()
+        assert relay.last(Publish).track.name == b"b"
+        assert relay.objects()[-1] == (0, 0, 0, b"b")
 
 
 @on_loop
@@ -395,12 +480,10 @@ async def test_the_end_of_a_track() -> None:
         await track.write(b"x")
         await track.write(b"y", new_group=True)
         await meeting.settle()
-        relay.say(PublishOk(0), RequestOk(2))
+        relay.say(PublishOk(0))
         await track.end()
         await meeting.settle()
-        done, gone = relay.heard[-2:]
-        assert done == PublishDone(0, DoneCode.TRACK_ENDED, 2)
-        assert isinstance(gone, PublishNamespaceDone)
+        assert relay.heard[-1] == PublishDone(0, DoneCode.TRACK_ENDED, 2)
         assert all(written.finished for written in relay.streams.values())
         assert bytes(relay.streams[6].data).endswith(b"\x00\x00\x04")  # end of track
         await track.end()
@@ -425,6 +508,33 @@ async def test_what_may_not_have_arrived_is_sent_to_the_next_relay() -> None:
         assert relay.last(Publish).largest == Location(1, 0)
         assert relay.objects() == [(0, 0, 0, b"a"), (1, 0, 0, b"b"), (1, 0, 1, b"c")]
         assert [written.finished for written in relay.streams.values()] == [True, False]
+
+
+@on_loop
+async def test_what_may_be_lost_with_a_connection_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Meeting() as meeting:
+        track = await meeting.session.publish("demo", "t", history_bytes=2000)
+        for _ in range(3):
+            await track.write(bytes(1000))
+        meeting.relay.lose()
+        await meeting.until(lambda: len(meeting.relays) == 2)
+        await meeting.settle()
+    assert "up to 2 objects of demo t may not have arrived" in caplog.text
+    assert "history_bytes is 2000" in caplog.text
+
+
+@on_loop
+async def test_an_object_that_is_too_large_is_refused_in_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(subgroup, "MAX_OBJECT_BYTES", 1000)
+    async with Meeting() as meeting:
+        track = await meeting.session.publish("demo", "t", first_group=0)
+        with pytest.raises(ObjectTooLarge, match=r"1001 bytes: 1000 at most .*several"):
+            await track.write(bytes(1001))
+        assert await track.write(bytes(1000)) == Location(0, 0)
 
 
 @on_loop

@@ -463,7 +463,7 @@ async def test_options_that_quicr_lacks() -> None:
         session = meeting.session
         for options, words in (
             ({"start": "current"}, "cannot begin with the current group"),
-            ({"start": "soon"}, "'soon' is not known"),
+            ({"start": "soon"}, '"soon" is not known'),
             ({"wait": False}, "wait=False cannot be"),
             ({"priority": 1}, "have no priority"),
         ):

@@ -13,7 +13,8 @@ from laps.client.quicr.channel import QuicrChannel
 from laps.client.quicr.subscription import INTENTS, QuicrSubscription
 from laps.client.quicr.track import QuicrTrack
 from laps.client.quicr.wildcard import QuicrSubscriptions
-from laps.errors import ConfigError, LapsError
+from laps.client.values import is_place
+from laps.errors import ConfigError, InvalidText, LapsError
 from laps.names import namespace_of, track_of, track_text
 from laps.wire.moqt.messages import DEFAULT_PRIORITY, GroupOrder
 from laps.wire.quicr.names import NameRefused, Pattern, encode_name
@@ -50,8 +51,9 @@ class QuicrSession(LastingSession[QuicrChannel]):
         channel: QuicrChannel,
         *,
         reconnect_s: float,
+        others: Sequence[Target] = (),
     ) -> None:
-        super().__init__(dialler, target, channel, reconnect_s)
+        super().__init__(dialler, target, channel, reconnect_s, others)
 
     # -- publishing --------------------------------------------------------------------------------
 
@@ -127,6 +129,7 @@ class QuicrSession(LastingSession[QuicrChannel]):
         priority: int = DEFAULT_PRIORITY,
         buffer_bytes: int = 8 * MIB,
         markers: bool = False,
+        strict: bool = False,
         datagrams: bool = False,
     ) -> QuicrSubscription:
         """The objects of a track as they are published.
@@ -143,7 +146,12 @@ class QuicrSession(LastingSession[QuicrChannel]):
         `patience_s`, and `lost` counts what is missing. Up to `buffer_bytes` are held for you: then
         nothing more is read from the relay until you have taken some. `markers` also yields an
         object without payload that marks the end of the track.
+
+        `gaps` of the subscription tells what is missing so far. With `strict` ObjectsMissing is
+        raised at the first gap, in place of what comes after it.
         """
+        if strict and not ordered:
+            raise ConfigError("strict=True needs ordered=True: what is late is not missing")
         _check_start(start)
         if not wait:
             raise ConfigError(
@@ -160,6 +168,7 @@ class QuicrSession(LastingSession[QuicrChannel]):
             patience_s=patience_s,
             buffer_bytes=buffer_bytes,
             markers=markers,
+            strict=strict,
             datagrams=datagrams,
         )
         self._readers.add(made)
@@ -246,7 +255,7 @@ class QuicrSession(LastingSession[QuicrChannel]):
     async def _follow(self, old: QuicrChannel, target: Target) -> QuicrChannel | None:
         """Where there is no way to where the relay points, we stay until it has left."""
         try:
-            return await self._dial(target, old)
+            return await self._dial(target, old=old)
         except LapsError as problem:
             log.warning("the relay leaves, and the next one cannot be reached: %s", problem)
             return None
@@ -262,11 +271,12 @@ def _checked(track: TrackName) -> TrackName:
 
 
 def _check_start(start: object) -> None:
-    if isinstance(start, tuple) or start in INTENTS:
+    if start in INTENTS or is_place(start):
         return
     if start == "current":
         raise ConfigError(
             'QUICR cannot begin with the current group: start with "latest", "next" or "start", '
             "or connect with moqt://"
         )
-    raise ConfigError(f'start {start!r} is not known: give "latest", "next", "start" or a place')
+    problem = 'is not known: give "latest", "next", "start" or (group, object)'
+    raise InvalidText("start", str(start), problem)

@@ -18,6 +18,7 @@ import logging
 from typing import TYPE_CHECKING, Final, Literal
 
 from laps.client.following import Following
+from laps.client.gaps import Gaps
 from laps.client.quicr.asking import Again, Refused
 from laps.client.quicr.feed import Feed
 from laps.client.quicr.merging import Merge
@@ -72,6 +73,7 @@ class QuicrSubscription(Following):
         buffer_bytes: int,
         markers: bool,
         datagrams: bool,
+        strict: bool = False,
         offered: Offer | None = None,
         seen: Seen | None = None,
     ) -> None:
@@ -102,9 +104,12 @@ class QuicrSubscription(Following):
         self._ended: asyncio.Future[bool] = session.loop.create_future()
         "True if the track is over, and all of it given; False if that takes another feed."
         minimum = Location(*start) if isinstance(start, tuple) else Location(0, 0)
-        super().__init__(session, track, minimum, buffer_bytes=buffer_bytes, markers=markers)
+        super().__init__(
+            session, track, minimum, buffer_bytes=buffer_bytes, markers=markers, strict=strict
+        )
         if seen is not None:
             self._seen = seen
+            self._gaps = Gaps(seen)
         if offered is not None:
             self._accept(*offered)
 

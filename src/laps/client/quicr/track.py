@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from laps.client.publication import ANSWER_S, Publication, group_of_now
 from laps.client.quicr.channel import QuicrChannel
 from laps.client.quicr.outflow import QuicrOutflow, Written
+from laps.client.values import payload_of
 from laps.errors import LapsError, LocalProtocolError, RequestRefused, SessionClosed
 from laps.names import track_text
 from laps.wire.quicr.carried import quicr_priority
@@ -108,6 +109,7 @@ class QuicrTrack(Publication[QuicrChannel]):
         discardable: bool,
         extensions: Sequence[KeyValue],
     ) -> Location:
+        payload = payload_of(payload)
         if extensions:
             raise LocalProtocolError("objects of QUICR have no extensions: publish with moqt://")
         if len(payload) > MAX_OBJECT_BYTES:
@@ -126,7 +128,7 @@ class QuicrTrack(Publication[QuicrChannel]):
             self._group,
             None if datagrams else 0,
             self._next_id,
-            bytes(payload),
+            payload,
             at=self._session.loop.time(),
             objects_before=self._objects_before,
             discardable=discardable,
