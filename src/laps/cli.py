@@ -17,6 +17,7 @@ import uvloop
 
 from laps.config import Config, load_config, override
 from laps.errors import ConfigError, LapsError, ListenError
+from laps.names import visible
 from laps.net.runner import Runner
 from laps.types import format_node_id
 
@@ -45,10 +46,10 @@ def main() -> NoReturn:
         _complete()
         app()
     except (ConfigError, ListenError) as error:
-        typer.echo(f"laps: {error}", err=True)
+        typer.echo(f"laps: {visible(str(error))}", err=True)
         sys.exit(EXIT_USAGE)
     except LapsError as error:
-        typer.echo(f"laps: {error}", err=True)
+        typer.echo(f"laps: {visible(str(error))}", err=True)
         sys.exit(1)
     sys.exit(0)
 

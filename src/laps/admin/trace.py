@@ -89,8 +89,12 @@ async def _lines(
     try:
         while not stop.done():
             some = asyncio.ensure_future(news.wait())
-            await asyncio.wait({some, stop}, timeout=BEAT_S, return_when=asyncio.FIRST_COMPLETED)
-            some.cancel()
+            try:
+                await asyncio.wait(
+                    {some, stop}, timeout=BEAT_S, return_when=asyncio.FIRST_COMPLETED
+                )
+            finally:
+                some.cancel()  # a reader that leaves while it waits leaves nothing pending
             news.clear()
             arrivals, missed = begun.take()
             ahead = _ahead()

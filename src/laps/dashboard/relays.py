@@ -23,22 +23,32 @@ class Rates:
     def __init__(self, weight: float = 1.0) -> None:
         self._weight = weight
         self._counts: Mapping[Hashable, int] = {}
-        self._at = 0.0
+        self._asked_at = 0.0
         self._rates: dict[Hashable, float] = {}
 
-    def read(self, counts: Mapping[Hashable, int], now: float) -> None:
-        """Take the counters as they are now; those left out are gone."""
-        before, elapsed, rates = self._counts, now - self._at, {}
+    def read(
+        self, counts: Mapping[Hashable, int], now: float, asked_at: float | None = None
+    ) -> None:
+        """Take the counters as they are now; those left out are gone.
+
+        They were counted at some time since they were asked for. What they grew by took no longer
+        than from the question before to this answer: an answer that is late makes no peak of the
+        next one.
+        """
+        before, elapsed, rates = self._counts, now - self._asked_at, {}
         for key, count in counts.items():
             if elapsed > 0 and before.get(key, count + 1) <= count:
                 rate = (count - before[key]) / elapsed
                 rates[key] = rate + (1 - self._weight) * (self._rates.get(key, rate) - rate)
         self._rates = rates
-        self._counts, self._at = counts, now
+        self._counts, self._asked_at = counts, now if asked_at is None else asked_at
 
     def get(self, key: Hashable) -> float:
         """Per second; zero where it is not known."""
         return self._rates.get(key, 0.0)
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._rates
 
     @property
     def known(self) -> bool:
@@ -71,6 +81,7 @@ class Relay:
         self.tracks_version = 0
         "Counts up when `tracks` is new."
         self.rates = Rates()
+        self._to_clients = 0.0
         self.track_rates = Rates(weight=0.3)
         self.last_event = -1
         self._news: list[Event] = []
@@ -80,14 +91,17 @@ class Relay:
         """The node's id, or nothing while it is not known."""
         return self.node.node if self.node is not None else ""
 
-    def answered(self, node: Node, peers: list[Peer], wall: float, now: float) -> None:
-        """It lives, and says this of itself and its links."""
+    def answered(
+        self, node: Node, peers: list[Peer], wall: float, now: float, asked_at: float | None = None
+    ) -> None:
+        """It lives, and says this of itself and its links, since it was asked at a time."""
         if self.node is not None and (node.node, node.since) != (self.node.node, self.node.since):
             self._began_anew()
         if not self.answers:
             self.answers, self.since = True, wall
             self.rates.clear()  # the silence before would count as one long second
             self.track_rates.clear()
+        left = {peer.node for peer in self.peers} - {peer.node for peer in peers}
         self.node, self.peers, self.words = node, peers, ""
         counts: dict[Hashable, int] = {"sent": node.sent_bytes, "received": node.received_bytes}
         for peer in peers:
@@ -95,7 +109,11 @@ class Relay:
             counts["received", peer.node] = peer.received_bytes
             counts["packets", peer.node] = peer.sent_packets
             counts["lost", peer.node] = peer.lost_packets
-        self.rates.read(counts, now)
+        self.rates.read(counts, now, asked_at)
+        # What went to a peer that has come or left meanwhile is not known, and not the clients'.
+        if not left and all(("sent", peer.node) in self.rates for peer in peers):
+            to_peers = sum(self.rates.get(("sent", peer.node)) for peer in peers)
+            self._to_clients = max(0.0, self.rates.get("sent") - to_peers)
 
     def failed(self, words: str, wall: float) -> None:
         """It does not answer, and this is why. Its last answers are kept: it is drawn in grey."""
@@ -104,14 +122,15 @@ class Relay:
             self.tracks, self.tracks_version = {}, self.tracks_version + 1
         self.words = words
 
-    def hold_tracks(self, tracks: Tracks, now: float) -> None:
+    def hold_tracks(self, tracks: Tracks, now: float, asked_at: float | None = None) -> None:
         """Its tracks are these; too late, if it has died meanwhile."""
         if not self.answers:
             return
         self.tracks = {track.track: track for track in tracks.tracks}
         self.tracks_total = max(tracks.total, len(self.tracks))
         self.tracks_version += 1
-        self.track_rates.read({track.track: track.received_bytes for track in tracks.tracks}, now)
+        counts: dict[Hashable, int] = {it.track: it.received_bytes for it in tracks.tracks}
+        self.track_rates.read(counts, now, asked_at)
 
     def hold_events(self, events: Iterable[Event]) -> None:
         """These happened since `last_event`."""
@@ -129,11 +148,11 @@ class Relay:
         """Bytes a second to everyone but peers, as UDP carries them."""
         if self.node is None or self.node.role in ("via", "control"):
             return 0.0  # it has no clients; the two counts are not of quite the same moment
-        to_peers = sum(self.rates.get(("sent", peer.node)) for peer in self.peers)
-        return max(0.0, self.rates.get("sent") - to_peers)
+        return self._to_clients
 
     def _began_anew(self) -> None:
         """Another process answers here: it counts from zero, its events too."""
+        self._to_clients = 0.0
         self.rates.clear()
         self.track_rates.clear()
         self.last_event = -1

@@ -88,6 +88,7 @@ class Watch:
 
     async def ask_alive(self) -> float:
         """Ask whether it lives, and for its links. How long to wait until the next time."""
+        asked_at = time.monotonic()
         try:
             node = await self._ask(Node, ANSWER_S)
             peers = await self._ask(Peers, ANSWER_S, limit=0)
@@ -95,7 +96,7 @@ class Watch:
             self.relay.failed(str(problem), time.time())
             self._next_nodes = self._next_tracks = 0.0
         else:
-            self.relay.answered(node, peers.peers, time.time(), time.monotonic())
+            self.relay.answered(node, peers.peers, time.time(), time.monotonic(), asked_at)
         return ROUND_S
 
     async def ask_tables(self) -> float:
@@ -115,8 +116,9 @@ class Watch:
         after = {"after": relay.last_event} if relay.last_event >= 0 else {}
         relay.hold_events((await self._ask(Events, ANSWER_S, **after)).events)
         if now >= self._next_tracks:
+            asked_at = time.monotonic()
             tracks = await self._ask(Tracks, TABLE_ANSWER_S, limit=TABLE_LIMIT)
-            relay.hold_tracks(tracks, time.monotonic())
+            relay.hold_tracks(tracks, time.monotonic(), asked_at)
             rows = len(relay.tracks)
             self._next_tracks = now + rows / CHEAP_ROWS if rows > CHEAP_ROWS else 0.0
         if now >= self._next_nodes:

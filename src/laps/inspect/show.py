@@ -18,6 +18,7 @@ from laps.admin.schema.network import Nodes, Peers
 from laps.admin.schema.relay import Node
 from laps.admin.schema.tracks import Cache, Tracks
 from laps.inspect.columns import Column, Row
+from laps.names import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -166,7 +167,7 @@ def table(shown: Shown, limit: int) -> Table:
         for row in cells if not used else ():
             row[index] = _UNUSED
     for row in cells:
-        drawn.add_row(*(Text(cell) for cell in row if cell is not _UNUSED))
+        drawn.add_row(*(Text(visible(cell)) for cell in row if cell is not _UNUSED))
     return drawn
 
 

@@ -62,3 +62,20 @@ def test_what_did_not_fit_is_counted_behind_what_did(monkeypatch: pytest.MonkeyP
 def test_an_empty_line_says_that_the_relay_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admin_trace, "BEAT_S", 0.001)
     assert told() == []
+
+
+def test_a_trace_whose_reader_leaves_while_it_waits_leaves_no_task() -> None:
+    """A task that is dropped before it is done is an error in the log, and a leak until then."""
+
+    async def run() -> None:
+        news, stopping = asyncio.Event(), asyncio.Event()
+        lines = admin_trace._lines(Trace(TrackKey(1), news.set), news, stopping)
+        assert await anext(lines) == b"\n"
+        waiting = asyncio.ensure_future(anext(lines))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(run())

@@ -107,3 +107,29 @@ def test_news_that_nobody_takes_are_bounded() -> None:
     relay = Relay("http://one", 0.0)
     relay.hold_events(Event(number=number) for number in range(MAX_NEWS + 5))
     assert next(event.number for event in relay.take_news()) == 5
+
+
+def test_an_answer_that_is_late_makes_no_peak_of_the_next_one() -> None:
+    rates = Rates()
+    rates.read({"a": 0}, 1.0, 1.0)
+    rates.read({"a": 100}, 5.9, 2.0)  # counted at 2.0, and read much later
+    rates.read({"a": 500}, 6.0, 5.95)
+    assert rates.get("a") == 100.0
+
+
+def test_what_goes_to_clients_has_no_peak_when_peers_come_and_go() -> None:
+    relay = Relay("http://one", 0.0)
+
+    def say(now: float, sent: int, **peers: int) -> float:
+        node = Node(node="1:1", role="edge", since=1.0, sent_bytes=sent)
+        said = [Peer(node=name, sent_bytes=count) for name, count in peers.items()]
+        relay.answered(node, said, now, now)
+        return relay.sent_to_clients()
+
+    say(1.0, 0, b=0)
+    assert say(2.0, 1_010, b=1_000) == 10.0
+    assert say(3.0, 6_020, b=2_000, c=4_000) == 10.0  # what went to c is known from now on
+    assert say(4.0, 7_030, b=2_500, c=4_500) == 10.0
+    assert say(5.0, 9_040, c=5_000) == 10.0  # and what went to b before it left is not
+    assert say(6.0, 9_160, c=5_100) == 20.0
+    assert say(7.0, 9_280, c=100) == 20.0  # it was started again

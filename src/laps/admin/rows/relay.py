@@ -11,10 +11,12 @@ from laps.admin.rows.table import Table
 from laps.admin.rows.texts import node_text
 from laps.admin.schema.relay import Counters, Event, Node, Plan, Ready
 from laps.net.senses import resident_bytes
+from laps.wire.moqt.tolerance import Tolerance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from laps.edge.settings import ClientCounters
     from laps.net.runner import Runner
     from laps.relay.journal import NumberedEvent
     from laps.relay.relay import Relay
@@ -139,12 +141,16 @@ def counters(runner: Runner) -> Counters:
         live=_counts(relay.tracks.counters),
         cache=_counts(relay.tracks.cache.counters),
         fetches=_counts(edge.fetches.counters),
-        clients=_counts(edge.counters) | {"dropped_groups": dropped},
+        clients=_counts(edge.counters) | _tolerated(edge.counters) | {"dropped_groups": dropped},
         quicr=_counts(edge.quicr),
         media=_counts(edge.quicr.media),
         journal={"dropped_events": relay.journal.dropped},
         quic=quic,
     )
+
+
+def _tolerated(counted: ClientCounters) -> dict[str, int]:
+    return {f"tolerated_{what}": counted.tolerated[what] for what in Tolerance}
 
 
 def _counts(counted: Any) -> dict[str, int]:

@@ -20,6 +20,7 @@ from laps.admin.rows.table import Table
 from laps.admin.rows.texts import node_text, node_texts
 from laps.admin.schema.tracks import Cache, CachedTrack, Hop, OneTrack, Track
 from laps.names import hash_text, read_hash, read_track, track_texts
+from laps.routing.forwarding import Route
 from laps.types import TrackKey, hash_track
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def track(relay: Relay, key: TrackKey) -> Track | None:
     ingress = {node for flow in flows if (node := origin_of(relay, flow)) is not None}
     links = {link for flow in flows for link in flow.outs}
     egress = {node for link in links if (node := relay.links.node_of(link)) is not None}
-    largest = None if live is None else live.largest()
+    largest = None if live is None else live.furthest()
     return Track(
         track=hash_text(key),
         namespace=namespace,
@@ -100,7 +101,7 @@ def one_track(relay: Relay, key: TrackKey, wall: Wall) -> OneTrack | None:
 
 
 def _hop(relay: Relay, flow: forwarding.Flow, target: NodeId, wall: Wall) -> Hop:
-    route = flow.routes[target]
+    route = flow.routes.get(target) or Route(None, None, "not decided yet")
     taken = next((link for link, out in flow.outs.items() if target in out.nodes), None)
     peer = None if taken is None else relay.links.node_of(taken)
     source = origin_of(relay, flow)
@@ -141,6 +142,7 @@ def cache(relay: Relay, wall: Wall) -> Cache:
         expired_groups=counters.expired_groups,
         expired_objects=counters.expired_objects,
         trimmed_streams=counters.trimmed_streams,
+        large_objects=counters.large_objects,
     )
 
 

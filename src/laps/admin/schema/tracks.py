@@ -156,6 +156,7 @@ class Cache(ListPage, frozen=True, kw_only=True):
     expired_groups: Annotated[Count, says("Groups dropped because of their age.")] = 0
     expired_objects: Annotated[Count, says("Objects dropped because their time was up.")] = 0
     trimmed_streams: Annotated[Count, says("Streams of which the beginning was dropped.")] = 0
+    large_objects: Annotated[Count, says("Objects that were too large to be kept.")] = 0
     cache: Annotated[list[CachedTrack], says("A row for each track.")] = []
     total: Total = 0
 

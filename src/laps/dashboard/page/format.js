@@ -41,7 +41,12 @@ export function lasting(seconds) {
   return seconds < 129600 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} days`;
 }
 
-export const trackName = (row) => (row.namespace || row.name ? `${row.namespace} ${row.name}`.trim() : `#${row.track}`);
+// Names are others' words: what a page would act on, or not show, is written as its bytes. Relays do the same (laps.names.visible).
+const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
+const hex = (byte) => `\\x${byte.toString(16).padStart(2, "0")}`;
+export const visible = (text) => String(text ?? "").replace(HIDDEN, (found) => Array.from(new TextEncoder().encode(found), hex).join(""));
+
+export const trackName = (row) => (row.namespace || row.name ? visible(`${row.namespace} ${row.name}`.trim()) : `#${row.track}`);
 
 export const many = (number, one, more = `${one}s`) => `${count(number)} ${number === 1 ? one : more}`;
 

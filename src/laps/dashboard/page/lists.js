@@ -1,6 +1,6 @@
 // The lists beside the picture: tracks, relays, events. Everything that relays say goes in as text.
 
-import { count, element, lasting, many, rate, trackName, when } from "./format.js";
+import { count, element, lasting, many, rate, trackName, visible, when } from "./format.js";
 import { shapeOf, stateWords, svg } from "./topology.js";
 
 const MAX_EVENTS = 300;
@@ -62,8 +62,8 @@ function fillRow(row, track, chosen) {
   const [cell, speed, readers] = row.children;
   const button = cell.firstChild;
   const named = track.namespace || track.name;
-  button.children[0].textContent = named ? track.namespace : "name not known";
-  button.children[1].textContent = named ? track.name : `#${track.track}`;
+  button.children[0].textContent = named ? visible(track.namespace) : "name not known";
+  button.children[1].textContent = named ? visible(track.name) : `#${track.track}`;
   button.title = `${trackName(track)}, at ${many(track.relays, "relay")}`;
   button.setAttribute("aria-pressed", chosen);
   row.classList.toggle("chosen", chosen);
@@ -122,11 +122,11 @@ export class EventList {
 function eventRow(event) {
   const tone = Object.keys(TONES).find((key) => TONES[key].includes(event.event)) ?? "calm";
   const told = event.detail && event.detail !== event.subject ? event.detail : "";
-  const words = [told, event.reason].filter(Boolean).join(" — ");
+  const words = visible([told, event.reason].filter(Boolean).join(" — "));
   return element(
     "li",
     { class: tone },
     element("time", {}, when(event.at)),
-    element("span", { class: "what" }, element("b", {}, event.event.replaceAll("_", " ")), event.subject ? ` ${event.subject}` : "", event.node && event.node !== event.subject ? element("span", { class: "who" }, ` at ${event.node}`) : "", words ? element("span", { class: "why", title: words }, words) : ""),
+    element("span", { class: "what" }, element("b", {}, event.event.replaceAll("_", " ")), event.subject ? ` ${visible(event.subject)}` : "", event.node && event.node !== event.subject ? element("span", { class: "who" }, ` at ${event.node}`) : "", words ? element("span", { class: "why", title: words }, words) : ""),
   );
 }
