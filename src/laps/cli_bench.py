@@ -62,24 +62,78 @@ def bench_quic_command(
 def bench_infobase_command(
     count: Annotated[
         list[int] | None,
-        typer.Option(min=1, metavar="N", help="So many subscribes. Repeatable."),
+        typer.Option(min=1, metavar="N", help="Only the cost of so many subscribes. Repeatable."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """What subscribe information costs in one relay, from ten thousand to four million entries.
 
-    Exit status 1 if a million of them take more than 400 MB or 15 s.
+    And how long the relay is busy at a time when very much happens at once. Exit status 1 if a
+    million subscribes take more than 400 MB or 15 s, or the relay is busy for more than 20 ms.
     """
     from laps.bench import infobase as bench_infobase
+    from laps.bench import turns as bench_turns
 
     with err.status("measuring") as status:
         counts = tuple(count) if count else bench_infobase.COUNTS
         results = bench_infobase.measure(counts, progress=status.update)
+        turns = [] if count else bench_turns.measure(status.update)
     if as_json:
-        _print_line(json.dumps(bench_infobase.as_mapping(results), indent=2))
+        rows = bench_infobase.as_mapping(results) + bench_turns.as_mapping(turns)
+        _print_line(json.dumps(rows, indent=2))
     else:
         out.print(bench_infobase.table(results))
-    if not bench_infobase.holds(results):
+        if turns:
+            out.print(bench_turns.table(turns))
+    if not bench_infobase.holds(results) or not all(turn.holds() for turn in turns):
+        raise typer.Exit(1)
+
+
+@bench.command("peering", epilog="Example: laps bench peering --count 200000")
+def bench_peering_command(
+    count: Annotated[
+        list[int] | None,
+        typer.Option(min=1000, metavar="N", help="So many subscribes. Repeatable."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """How long a relay takes to join a network of a hundred thousand or two million subscribes.
+
+    Exit status 1 if it takes more than a millisecond for each, or the one that tells grows.
+    """
+    from laps.bench import peering as bench_peering
+
+    with err.status("measuring") as status:
+        counts = tuple(count) if count else bench_peering.COUNTS
+        results = bench_peering.measure(counts, progress=status.update)
+    if as_json:
+        _print_line(json.dumps(bench_peering.as_mapping(results), indent=2))
+    else:
+        out.print(bench_peering.table(results))
+    if not all(result.holds() for result in results):
+        raise typer.Exit(1)
+
+
+@bench.command("soak", epilog="Example: laps bench soak --minutes 30")
+def bench_soak_command(
+    minutes: Annotated[
+        float, typer.Option(min=0.1, metavar="N", help="How long, on one relay and on three.")
+    ] = 10.0,
+    as_json: AsJson = False,
+) -> None:
+    """What becomes of a relay's memory under connects, leaves and churn.
+
+    Exit status 1 if it grows by more than 5 % after the first third, or an object is missing.
+    """
+    from laps.bench import soak as bench_soak
+
+    with err.status("soaking") as status:
+        results = bench_soak.measure(minutes, progress=status.update)
+    if as_json:
+        _print_line(json.dumps(bench_soak.as_mapping(results), indent=2))
+    else:
+        out.print(bench_soak.table(results))
+    if not all(result.holds() for result in results):
         raise typer.Exit(1)
 
 

@@ -162,13 +162,13 @@ def fill(count: int, nodes: int, network: str) -> Result:
     subscribes = Subscribes()
     messages = made_up(count, nodes, tracks)
     gc.collect()
-    before, seconds = _resident_bytes(), 0.0
+    before, seconds = resident_bytes(), 0.0
     while batch := list(islice(messages, BATCH)):
         started = perf_counter()
         for info in batch:
             subscribes.add(info, 0.0)
         seconds += perf_counter() - started
-    grown = _resident_bytes() - before
+    grown = resident_bytes() - before
     if len(subscribes) != count or sum(1 for _ in subscribes.tracks()) != tracks:
         raise LapsError(f"{len(subscribes):,} of {count:,} subscribes are held")
     return Result(network, count, nodes, tracks, seconds, max(grown, 0) / 1e6)
@@ -205,7 +205,8 @@ def _subscribe(request_id: int, track: TrackName) -> bytes:
     return b"\x03" + len(payload).to_bytes(2) + payload
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
+    """How much memory this process has."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
