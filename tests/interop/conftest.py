@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from interop.clients import browser, program
-from interop.environments import moq_net_bundle, python_with
+from interop.environments import bundle_of, python_with
 from interop.relays import relay
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def moqrs_python() -> Path:
 
 @pytest.fixture(scope="session")
 def bundle() -> Path:
-    return moq_net_bundle()
+    return bundle_of("moq_net")
 
 
 @pytest.fixture(scope="session")

@@ -40,12 +40,12 @@ def python_with(name: str) -> Path:
     return _kept(name, pins.read_bytes() + version.encode(), make) / "bin" / "python"
 
 
-def moq_net_bundle() -> Path:
-    """@moq/net and our page's script in one file."""
-    name, source = "moq_net", DRIVERS / "moq_net"
+def bundle_of(name: str) -> Path:
+    """The packages of `drivers/NAME` and our page's script in one file."""
+    source = DRIVERS / name
     npm = shutil.which("npm")
     if npm is None:
-        pytest.skip("@moq/net needs npm: `apt install npm`")
+        pytest.skip(f"{name} needs npm: `apt install npm`")
     files = [source / "package.json", source / "package-lock.json", source / "driver.js"]
 
     def make(place: Path) -> None:

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from laps.config import Config, override
+from laps.config import override
 from laps.errors import ConfigError
 from laps.net import quic
 from laps.net import runner as runner_module
-from laps.net.runner import Runner
 from laps.net.tls import self_signed
-from laps.types import AnnounceInfo, hash_bytes, hash_track
-from laps.wire.subscribe import encode_subscribe
+from laps.types import hash_track
 from support.loopback import on_loop, until
 from support.relays import App, track_name
+from support.runners import announce, lab, publish, subscribe
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from laps.net.runner import Runner
     from laps.types import NodeId, TrackKey
 
 
@@ -32,56 +29,6 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for half a second, or two, where a test does not ask for it."""
     monkeypatch.setattr(runner_module, "REDIAL_FIRST_S", 0.02)
     monkeypatch.setattr(quic, "TICK_S", 0.05)
-
-
-class Lab:
-    """Relays that are closed at the end, whatever happens."""
-
-    def __init__(self, stack: AsyncExitStack) -> None:
-        self._stack = stack
-        self.relays: list[Runner] = []
-
-    async def relay(self, role: str, *peers: Runner, **settings: Any) -> Runner:
-        values: dict[str, Any] = {
-            "node.type": role,
-            "node.id": f"9:{len(self.relays) + 1}",
-            "peering.listen": "127.0.0.1:0",
-            "clients.listen": "127.0.0.1:0",
-            "peering.peers": [str(peer.peer_address) for peer in peers],
-            "relay.node_advertise_s": 0.05,
-            "relay.unsubscribe_s": 0.1,
-            "relay.drain_s": 0.05,
-            **{key.replace("__", "."): value for key, value in settings.items()},
-        }
-        runner = Runner(override(Config(), values, "test"))
-        self._stack.push_async_callback(runner.close)
-        self.relays.append(runner)
-        return runner
-
-
-@asynccontextmanager
-async def lab() -> AsyncIterator[Lab]:
-    async with AsyncExitStack() as stack:
-        yield Lab(stack)
-
-
-def subscribe(runner: Runner, app: App, track: str) -> None:
-    name = track_name(track)
-    runner.relay.subscribe(app, name, encode_subscribe(name), time.monotonic())
-    runner._arm()
-
-
-def announce(runner: Runner, app: App, namespace: str) -> None:
-    parts = tuple(hash_bytes(part.encode()) for part in namespace.split("/"))
-    runner.relay.announce(app, AnnounceInfo(runner.relay.id, parts), time.monotonic())
-    runner._arm()
-
-
-def publish(
-    runner: Runner, app: App, track: str, key: object, data: bytes, *, fin: bool = True
-) -> None:
-    hashes = hash_track(track_name(track))
-    runner.relay.publish(app, hashes, key, data, fin, 3, 0, time.monotonic())
 
 
 def way(runner: Runner, node: NodeId) -> tuple[int, str] | None:

@@ -59,6 +59,16 @@ def test_every_alert_is_on_the_page_and_no_other() -> None:
     assert there == re.findall(r"^\| `(\w+)`", section("Alerts"), re.MULTILINE)
 
 
+def test_the_alert_of_lost_peers_sees_a_relay_that_has_none() -> None:
+    """A count of no series is no number: without another side the rule cannot hold at zero."""
+    rules = (ROOT / "examples" / "prometheus" / "alerts.yml").read_text()
+    rule = rules.partition("- alert: LapsPeerLost")[2].partition("- alert:")[0]
+    now, _, before = rule.partition("\n          < ")
+    assert re.search(r"count by \(instance\) \(laps_peer_connections\) or 0 \* .*up", now)
+    assert before.startswith("max_over_time(")  # and stays, however long ago it was lost
+    assert "offset" not in before
+
+
 def flags_of(command: Any) -> set[str]:
     """The flags of a command and of those below it."""
     below = getattr(command, "commands", {}).values()

@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from laps.net import quic, udp
 from laps.net.engine import Engine
 from laps.net.quic import Endpoint
 from laps.net.tls import Trust, self_signed
-from support.engines import Recorder
+from support.engines import Recorder, identity
+from support.initials import initial
 from support.loopback import TRUST, dial, dialling, limits, listening, on_loop, until
 
 
@@ -210,6 +212,26 @@ async def test_retry_comes_on_by_itself_when_handshakes_pile_up() -> None:
 
 
 @on_loop
+async def test_a_small_initial_in_a_padded_datagram_is_answered_in_full() -> None:
+    """As picoquic sends them; it drops an answer of less than 1,200 bytes."""
+    hello = initial(328, 1252)
+    async with listening() as there:
+        loop = asyncio.get_running_loop()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.setblocking(False)
+            await loop.sock_connect(sender, ("127.0.0.1", there.port))
+            await loop.sock_sendall(sender, hello)
+            answer = await loop.sock_recv(sender, 2048)
+            assert len(answer) >= 1200
+            size = len(answer)
+            await until(lambda: there.endpoint.half_open == 1)
+            with suppress(BlockingIOError):
+                while True:
+                    size += len(sender.recv(2048))
+        assert size <= 3 * len(hello)
+
+
+@on_loop
 async def test_half_open_connections_are_bounded_and_time_out(fast_ticks: None) -> None:
     config = limits(retry="never", half_open_limit=5, handshake_timeout_s=0.2)
     async with listening(config) as there:
@@ -239,7 +261,7 @@ async def test_connections_are_bounded() -> None:
     async with listening(config) as there, dialling(limits(handshake_timeout_s=0.3)) as here:
         await dial(here, there.port)
         await dial(here, there.port)
-        with pytest.raises(HandshakeFailed, match="no answer"):
+        with pytest.raises(HandshakeFailed, match=r"the relay at 127\.0\.0\.1:\d+ is full"):
             await dial(here, there.port)
         assert there.endpoint.counters.refused_for_connections > 0
 
@@ -319,6 +341,38 @@ async def test_nobody_there() -> None:
             await dial(here, 9)
         with pytest.raises(ConfigError, match="is not known"):
             await here.connect("no.such.host.invalid", 9, ["laps"], TRUST, lambda _: Recorder())
+
+
+@on_loop
+async def test_a_port_where_nobody_listens_is_told_long_before_the_timeout() -> None:
+    """On real sockets, since it is the kernel that says so; a silent host still takes its time."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        async with dialling(limits(handshake_timeout_s=1.5)) as here:
+            with pytest.raises(HandshakeFailed, match="no answer from"):
+                await dial(here, port)  # somebody has the port, and says nothing
+    async with dialling(limits(handshake_timeout_s=60)) as here:
+        with pytest.raises(HandshakeFailed, match=rf"nobody listens at 127\.0\.0\.1:{port}"):
+            await dial(here, port)
+
+
+@on_loop
+async def test_a_relay_that_is_just_starting_is_waited_for() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    async with dialling() as here:
+        dialled = asyncio.ensure_future(dial(here, port))
+        await asyncio.sleep(0.05)
+        endpoint = Endpoint.listen(
+            "127.0.0.1", port, QuicConfig(), ["laps"], identity(), lambda _: Recorder()
+        )
+        try:
+            connection, _ = await dialled
+            assert connection.established
+        finally:
+            await endpoint.close(0, "")
 
 
 @on_loop

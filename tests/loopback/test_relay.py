@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 import random
+import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from laps.config import ClientsConfig, Config, PeeringConfig, RelayConfig
+from laps.config import ClientsConfig, Config, PeeringConfig, RelayConfig, override
+from laps.errors import CloseCode
 from laps.net import link as link_module
 from laps.net import runner as runner_module
+from laps.net.diallers import trust_of
 from laps.net.link import PEERING_ALPN
-from laps.net.runner import Runner, node_id_of_place, trust_of
+from laps.net.runner import Runner, node_id_of_place
 from laps.net.tls import Trust
-from laps.types import Address, DataDirection, NodeId, NodeInfo, NodeType, PeerMode, SnsId, TrackKey
+from laps.types import (
+    Address,
+    DataDirection,
+    NodeId,
+    NodeInfo,
+    NodeType,
+    PeerMode,
+    SnsId,
+    TrackKey,
+    TrackName,
+)
 from laps.wire.control import decode, encode
 from laps.wire.objects import encode_datagram_header, encode_new_stream_header
 from laps.wire.peering import Connect, ConnectResponse, NodeInfoAdv, ResponseCode
 from support.engines import Recorder
-from support.loopback import dialling, limits, on_loop, until
+from support.loopback import dialling, limits, listening, on_loop, until
+from support.relays import App
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -72,6 +86,18 @@ async def peering(runner: Runner) -> AsyncIterator[tuple[Connection, Recorder]]:
             "127.0.0.1", port_of(runner), [PEERING_ALPN], Trust(anyone=True), lambda _: saw
         )
         yield connection, saw
+
+
+@on_loop
+async def test_sequence_numbers_are_the_time_of_day() -> None:
+    track = TrackName((b"a",), b"x")
+    async with relaying(config()) as runner:
+        before = int(time.time())
+        runner.relay.subscribe(App(), track, b"", time.monotonic())
+        after = int(time.time())
+        (info,) = runner.relay.subscribes
+    # Either clock may be within its second.
+    assert info.sequence in {second & 0xFFFF for second in range(before - 1, after + 2)}
 
 
 @on_loop
@@ -188,9 +214,9 @@ async def test_an_endless_message_costs_bounded_memory() -> None:
 
 def test_whom_a_relay_trusts_and_what_it_is_called() -> None:
     for host in ("127.0.0.1", "::1", "localhost", "127.9.9.9"):
-        assert trust_of(Address(host, 1)).anyone
+        assert trust_of(Address(host, 1), PeeringConfig()).anyone
     for host in ("192.0.2.1", "relay.example", "2001:db8::1"):
-        assert not trust_of(Address(host, 1)).anyone
+        assert not trust_of(Address(host, 1), PeeringConfig()).anyone
     assert node_id_of_place("a", "127.0.0.1:1") == node_id_of_place("a", "127.0.0.1:1")
     assert node_id_of_place("a", "127.0.0.1:1") != node_id_of_place("b", "127.0.0.1:1")
     assert node_id_of_place("a", "127.0.0.1:1") != node_id_of_place("a", "127.0.0.1:2")
@@ -236,3 +262,42 @@ async def test_a_peer_that_was_restarted_is_heard_again_within_a_second_or_two(
             if task is not None:
                 task.cancel()
         second._measuring.cancel()
+
+
+@on_loop
+async def test_a_peer_that_does_not_answer_connect_is_closed_with_33_and_dialled_again() -> None:
+    async with listening(alpn=[PEERING_ALPN]) as silent:
+        address = Address("127.0.0.1", silent.port)
+        async with relaying(config(0, address, handshake_timeout_s=0.2)):
+            await until(lambda: len(silent.connections) >= 2)
+            await until(lambda: bool(silent.seen[0].closes))
+            assert silent.seen[0].closes[0].code == CloseCode.CONNECT_RESPONSE_NOT_RECEIVED
+
+
+@pytest.mark.parametrize("how", ["stop", "reset", "fin"])
+@on_loop
+async def test_a_control_stream_that_dies_is_noticed(how: str) -> None:
+    async with (
+        listening(alpn=[PEERING_ALPN]) as other,
+        relaying(config(0, Address("127.0.0.1", other.port))) as runner,
+    ):
+        await until(lambda: bool(other.seen and other.seen[0].data))
+        connection = other.connections[0]
+        (control,) = other.seen[0].data
+        answer = encode(ConnectResponse(ResponseCode.OK, OTHER))
+        connection.write(control, answer, fin=how == "fin")
+        await until(lambda: how == "fin" or peers(runner) == {OTHER.id})
+        if how == "stop":
+            connection.stop_stream(control, 0)
+        elif how == "reset":
+            connection.reset_stream(control, 0)
+        await until(lambda: len(other.connections) >= 2)
+        await until(lambda: bool(other.seen[0].closes))
+        assert other.seen[0].closes[0].code == CloseCode.GRACEFUL
+
+
+@on_loop
+async def test_two_stubs_of_one_host_have_different_ids() -> None:
+    stub = override(config(), {"node.type": "stub"}, "test")
+    async with relaying(stub) as first, relaying(stub) as second:
+        assert first.relay.id != second.relay.id

@@ -52,6 +52,29 @@ def page_server(page: str) -> Iterator[str]:
 
 
 @contextmanager
+def script_server(script: bytes) -> Iterator[str]:
+    """Serve a page that does nothing but run a script; its address."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            is_script = self.path == "/script.js"
+            body = (
+                script if is_script else b'<!doctype html><body><script src="/script.js"></script>'
+            )
+            self.send_response(200)
+            self.send_header("Content-Type", "text/javascript" if is_script else "text/html")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with _serving(Handler) as url:
+        yield url
+
+
+@contextmanager
 def folder_server(folder: Path) -> Iterator[str]:
     """Serve a folder on loopback, as `python3 -m http.server` does; its address."""
 
@@ -92,10 +115,17 @@ def _program() -> str:
 
 
 @contextmanager
-def chromium(url: str, profile: Path) -> Iterator[None]:
-    """Open a page; the browser and all its processes are gone at the end."""
+def chromium(url: str, profile: Path, *flags: str) -> Iterator[None]:
+    """Open a page; the browser and all its processes are killed at the end."""
     process = subprocess.Popen(
-        [_program(), *FLAGS, f"--user-data-dir={profile}", "--remote-debugging-port=0", url],
+        [
+            _program(),
+            *FLAGS,
+            *flags,
+            f"--user-data-dir={profile}",
+            "--remote-debugging-port=0",
+            url,
+        ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -121,3 +151,22 @@ def driven_chromium() -> Iterator[Browser]:
             yield browser
         finally:
             browser.close()
+
+
+@contextmanager
+def driven_chromiums(*flags: str) -> Iterator[Callable[[], Browser]]:
+    """Any number of browsers beside each other; each call starts one."""
+    program = _program()
+    with sync_playwright() as playwright:
+        started: list[Browser] = []
+
+        def start() -> Browser:
+            args = [*FLAGS, *flags]
+            started.append(playwright.chromium.launch(executable_path=program, args=args))
+            return started[-1]
+
+        try:
+            yield start
+        finally:
+            for browser in started:
+                browser.close()

@@ -7,7 +7,9 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from laps.infobase.nodes import Nodes, SessionId
+from laps.relay.corrections import Corrections
 from laps.relay.extensions import Extensions
+from laps.relay.journal import Journal
 from laps.relay.peers import Links, Peer, PeerLink
 from laps.relay.roles import Role
 from laps.relay.settings import ExtensionSettings, RelayCounters
@@ -36,6 +38,8 @@ EPOCH = 100
 class FakeLink:
     """A link that only has an ALPN."""
 
+    control_room = 1 << 20
+
     def __init__(self, number: int, extended: bool) -> None:
         self.id = SessionId(number)
         self.extended = extended
@@ -52,6 +56,10 @@ class _Links(Links):
         assert peer_link.link.extended
         assert peer_link.peer is not None
         self._sent.append((peer_link.peer.node_id, message))
+
+    def pump(self, peer_link: PeerLink) -> None:
+        while (message := peer_link.outbox.take()) is not None:
+            self.send_on(peer_link, message)
 
 
 class World:
@@ -74,6 +82,7 @@ class World:
             self.links,
             self._events,
             ExtensionSettings(),
+            Corrections(SELF, Journal(), RelayCounters()),
             EPOCH,
         )
 
@@ -109,8 +118,14 @@ class World:
         """A peer whose control link has just come up."""
         self.link(node_id, extended=extended)
         peer = self.peers[node_id]
-        self.extensions.begin(peer, self.now)
+        self.begin(peer)
         return peer
+
+    def begin(self, peer: Peer) -> None:
+        """The control link of a peer is up."""
+        self.extensions.begin(peer, self.now)
+        assert peer.control is not None
+        self.links.pump(peer.control)
 
     def stub(self) -> Peer:
         """A Stub whose control link has just come up."""
@@ -130,6 +145,8 @@ class World:
         for peer in peers:
             peer.told[node_id] = NodeInfo(node_id, NodeType.EDGE)
             self.extensions.advertised(peer, node_id)
+            assert peer.control is not None
+            self.links.pump(peer.control)
 
     def said(self) -> list[tuple[NodeId, Message]]:
         """What was sent since the last time."""

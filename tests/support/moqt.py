@@ -79,6 +79,7 @@ class Link:
         self.stopped: list[tuple[int, int]] = []
         self.dropped_streams = 0
         self.pressed = False
+        self.crowded = False
         self.sent_bytes = 0
         self.paused = False
         self.datagram_bytes = 1200
@@ -105,7 +106,7 @@ class Link:
     def stop_stream(self, stream_id: int, code: int) -> None:
         self.stopped.append((stream_id, code))
 
-    def when_sent(self, call: Callable[[], None]) -> None:
+    def when_sent(self, call: Callable[[], None], streams: object = None) -> None:
         self._when_sent.append(call)
         if not self.holds:
             self.sent()
@@ -128,6 +129,10 @@ class Link:
     def close(self, code: int, reason: str) -> None:
         self._app.close(code, reason)
 
+    def abort(self, code: int, reason: str) -> None:
+        self._app.close(code, reason)
+        self._app.aborted = True
+
     # -- what a test does with it ------------------------------------------------------------------
 
     def make_room(self, more: int | None) -> None:
@@ -136,8 +141,8 @@ class Link:
         self._app.client.writable(self._app.net.now)
         self._app.net.run()
 
-    def press(self, pressed: bool) -> None:
-        self.pressed = pressed
+    def press(self, pressed: bool, *, crowded: bool = False) -> None:
+        self.pressed, self.crowded = pressed, crowded
         self._app.edge.pressure.changed(self._app.client, self._app.net.now)
         self._app.net.run()
 
@@ -224,6 +229,8 @@ class App:
         self.link = Link(self)
         self.heard: list[Message] = []
         self.closed: tuple[int, str] | None = None
+        self.aborted = False
+        "Its connection was ended, and not its session."
         self.fragments = 0
         "Bytes at a time, where it is not 0."
         self.answers: dict[type, Callable[[Any], object]] = {}
@@ -460,11 +467,11 @@ class MoqtNet(Net):
         self.apps.append(app)
         return app.start() if setup else app
 
-    def chain(self, length: int) -> list[Relay]:
+    def chain(self, length: int, **settings: Any) -> list[Relay]:
         """Relays in a row, that tell each other of namespaces and know each other."""
         relays = [self.relay(f"1:{number}") for number in range(1, length + 1)]
         for relay in relays:
-            self.edge(relay)
+            self.edge(relay, **settings)
         for here, there in pairwise(relays):
             self.wire(here, there, extended=True)
         if length > 1:

@@ -74,6 +74,12 @@ class InStream:
     reset_code: int | None = None
     stopped: bool = False
 
+    waits: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self.data) or not self.over
+
     @property
     def over(self) -> bool:
         return self.finished or self.stopped or self.reset_code is not None
@@ -88,6 +94,9 @@ class InStream:
         written = self.write(data)
         self.finished = self.finished or written
         return written
+
+    def move(self, rank: Rank) -> None:
+        self.rank = rank
 
     def reset(self, code: int, now: float = 0.0) -> None:
         assert not self.over, "a stream that is over is not reset"

@@ -62,6 +62,7 @@ class QuicrLink:
         self.datagrams: list[tuple[bytes, Rank, int]] = []
         self.dropped_streams = 0
         self.pressed = False
+        self.crowded = False
         self.sent_bytes = 0
         self.paused = False
         self.datagram_bytes = 1200
@@ -103,7 +104,7 @@ class QuicrLink:
     def stop_stream(self, stream_id: int, code: int) -> None:
         raise AssertionError("a QUICR client has no stream of that kind")
 
-    def when_sent(self, call: Callable[[], None]) -> None:
+    def when_sent(self, call: Callable[[], None], streams: object = None) -> None:
         self._app.net.post(call)
 
     def pause(self) -> None:
@@ -119,6 +120,9 @@ class QuicrLink:
 
     def close(self, code: int, reason: str) -> None:
         self._app.close(code, reason)
+
+    def abort(self, code: int, reason: str) -> None:
+        self.close(code, reason)
 
     def make_room(self, more: int | None) -> None:
         """So many bytes more, or any number."""

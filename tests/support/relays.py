@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import count
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from laps.errors import RemoteProtocolError
@@ -36,7 +37,7 @@ from laps.types import (
     hash_track,
     parse_node_id,
 )
-from laps.wire.control import ControlDecoder, decode, encode
+from laps.wire.control import ControlDecoder, encode
 from laps.wire.extensions import EXTENDED_CODECS
 from laps.wire.peering import (
     CODECS,
@@ -84,6 +85,8 @@ class Speaker(Protocol):
     def link_datagram(self, link: Link, data: bytes, now: float) -> None: ...
 
     def link_reset(self, link: Link, stream_id: int, code: int, now: float) -> None: ...
+
+    def link_writable(self, link: Link, now: float) -> None: ...
 
     def link_closed(self, link: Link, now: float) -> None: ...
 
@@ -145,8 +148,15 @@ class WireEnd:
         self.datagrams: list[bytes] = []
         self.ended: list[tuple[int, int]] = []
         self.pressed = False
+        self.crowded = False
         self.sent_bytes = 0
         "As `Link`: a wire takes everything at once, unless a test says that it does not."
+        self.window = inf
+        "How much of control may be unread on the other side."
+        self.holding = False
+        "As if the other side did not read: no room comes back."
+        self.unread = 0
+        self.most_unread = 0
         self._bidi = count(0 if dialled else 1, 4)
         self._uni = count(2 if dialled else 3, 4)
 
@@ -155,11 +165,37 @@ class WireEnd:
     def open_control(self) -> int:
         return next(self._bidi)
 
+    @property
+    def control_room(self) -> float:
+        return self.window - self.unread
+
     def send_control(self, stream_id: int, data: bytes) -> None:
-        message = decode(data, codecs=EXTENDED_CODECS if self.extended else CODECS)
-        assert message is not None, "a relay writes whole messages"
-        self.sent.append(message[0])
+        decoder = ControlDecoder(codecs=EXTENDED_CODECS if self.extended else CODECS)
+        decoder.feed(data)
+        self.sent.extend(decoder)
+        assert decoder.unfinished_bytes == 0, "a relay writes whole messages"
+        self.unread += len(data)
+        self.most_unread = max(self.most_unread, self.unread)
+
+        def read() -> None:
+            if not self.holding:
+                self.read(len(data))
+
         self.deliver_data(stream_id, data, False)
+        self.net.post(read, self.net.latency)
+
+    def read(self, count: int) -> None:
+        """The other side has read so much of what was said here."""
+        had_room = self.control_room > 0
+        self.unread -= count
+        if self.closed is None and not had_room and self.control_room > 0:
+            self.relay.link_writable(self, self.net.now)
+
+    def release(self) -> None:
+        """The other side reads again what is said here, beginning with what it has left."""
+        self.holding = False
+        self.net.post(lambda: self.read(self.unread))
+        self.net.run()
 
     def open_stream(self, priority: int, ttl_us: int) -> WireStream:
         stream = WireStream(self, next(self._uni), priority, ttl_us)
@@ -339,6 +375,9 @@ class Puppet:
 
     def link_reset(self, link: Link, stream_id: int, code: int, now: float) -> None:
         self.streams.setdefault(stream_id, AppStream(0, 0)).reset(code)
+
+    def link_writable(self, link: Link, now: float) -> None:
+        """Nothing waits here."""
 
     def link_closed(self, link: Link, now: float) -> None:
         assert isinstance(link, WireEnd)
@@ -527,7 +566,7 @@ class Net:
         self.run()
 
     def publish_datagram(self, relay: Relay, app: App, track: str, data: bytes) -> None:
-        relay.publish_datagram(app, track_hash(track), data, 5, self.now)
+        relay.publish_datagram(app, track_hash(track), data, self.now)
         self.run()
 
     def subscribe(self, relay: Relay, app: App, track: str) -> None:

@@ -22,7 +22,7 @@ from laps.client.session import Session
 from laps.client.urls import parse_url
 from laps.errors import ConnectionClosed
 from laps.net.engine import Stats
-from laps.sessions.moqt import MoqtSession
+from laps.sessions.moqt import MoqtLimits, MoqtSession
 from laps.wire.moqt.data import (
     FetchHeader,
     SubgroupHeader,
@@ -130,6 +130,9 @@ class Wire:
     def close(self, code: int, reason: str) -> None:
         self.end(ConnectionClosed(code, reason, by_peer=False, application=True))
 
+    def abort(self, code: int, reason: str) -> None:
+        self.close(code, reason)
+
     def end(self, close: ConnectionClosed) -> None:
         if self.close_state is None:
             self.close_state = close
@@ -143,7 +146,7 @@ class Wire:
 class FakeRelay:
     """The other end of a channel: it says what a test wants, and writes down what it hears."""
 
-    def __init__(self, dialect: Dialect, target: Target) -> None:
+    def __init__(self, dialect: Dialect, target: Target, requests: int = 1000) -> None:
         self.target = target
         self.heard: list[Message] = []
         self.streams: dict[int, Written] = {}
@@ -153,7 +156,8 @@ class FakeRelay:
         self.pending = 0
         self.wire = Wire(self)
         named = None if dialect is DRAFT14 else dialect
-        self.session = MoqtSession(self, named, is_client=False)
+        limits = MoqtLimits(requests=requests)
+        self.session = MoqtSession(self, named, is_client=False, limits=limits)
         self.channel = Channel(self.wire, named)
         self._loop = asyncio.get_running_loop()
         self._unread: list[Callable[[], None]] = []
@@ -302,8 +306,12 @@ END_OF_TRACK = b"(end of track)"
 class Meeting:
     """A session, and the relays it has met."""
 
-    def __init__(self, dialect: Dialect = DRAFT16, *, reconnect_s: float = 60.0) -> None:
+    def __init__(
+        self, dialect: Dialect = DRAFT16, *, reconnect_s: float = 60.0, requests: int = 1000
+    ) -> None:
         self.dialect = dialect
+        self.requests = requests
+        "How many at once the next relay allows."
         self.relays: list[FakeRelay] = []
         self._reconnect_s = reconnect_s
 
@@ -313,7 +321,7 @@ class Meeting:
 
     async def dial(self, target: Target) -> Channel:
         """As `Dialler`."""
-        relay = FakeRelay(self.dialect, target)
+        relay = FakeRelay(self.dialect, target, self.requests)
         relay.channel.session.start()
         self.relays.append(relay)
         await relay.channel.ready

@@ -26,6 +26,7 @@ WITHOUT_DEFAULT = {
     "admin": {"listen", "token_file"},
     "plan": {"file"},
     "clients": {"advertise", "redirect"},
+    "peering": {"authorities"},
     "tls": {"certificate", "key", "self_signed"},
 }
 
