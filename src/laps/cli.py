@@ -18,6 +18,7 @@ import uvloop
 from laps.config import Config, load_config, override
 from laps.errors import ConfigError, LapsError, ListenError
 from laps.names import visible
+from laps.net.collector import Collector
 from laps.net.runner import Runner
 from laps.types import format_node_id
 
@@ -193,6 +194,7 @@ async def _run_relay(
     read_again: Callable[[], Config],
 ) -> None:
     runner = Runner(config)
+    collecting = asyncio.ensure_future(Collector().run())
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -205,6 +207,7 @@ async def _run_relay(
         _say_ready(runner, admin)
         await stop.wait()
     finally:
+        collecting.cancel()
         if steering is not None:
             await steering.close()
         await runner.close()

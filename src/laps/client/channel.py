@@ -90,7 +90,7 @@ class Channel(Carrier):
             full_code=ResetCode.INTERNAL_ERROR,
         )
         self.session = MoqtSession(
-            Bidirectional(transport, self.egress, self.close),
+            Bidirectional(transport, self.egress),
             dialect,
             is_client=is_client,
             limits=MoqtLimits(requests=MAX_OFFERS),

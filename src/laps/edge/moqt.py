@@ -125,6 +125,7 @@ class MoqtClient(EdgeClient):
     def closed(self, now: float) -> None:
         """The session is closed, whoever ended it."""
         self.edge.client_closed(self, now)
+        del self._publishing, self._streams_in  # which refer to the client: see `net/clients.py`
 
     # -- as `EdgeClient` ---------------------------------------------------------------------------
 

@@ -8,8 +8,6 @@ from laps.errors import SendBufferFull
 from laps.wire.moqt.codes import SessionCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from laps.net.egress import Egress, EgressStream
     from laps.net.transport import Transport
 
@@ -20,12 +18,9 @@ CONTROL_RANK: Final = (-1,)
 class Bidirectional:
     """As `sessions.moqt.Wire`; who reads none of what is said is given up."""
 
-    def __init__(
-        self, transport: Transport, egress: Egress, close: Callable[[int, str], None]
-    ) -> None:
+    def __init__(self, transport: Transport, egress: Egress) -> None:
         self._transport = transport
         self._egress = egress
-        self._close = close
         self._streams: dict[int, EgressStream] = {}
 
     def open_stream(self) -> int:
@@ -47,7 +42,7 @@ class Bidirectional:
                 stream.write(data)
         except SendBufferFull as full:
             reason = f"control messages are not read: {full}"
-            self._close(SessionCode.CONTROL_MESSAGE_TIMEOUT, reason)
+            self._transport.close(SessionCode.CONTROL_MESSAGE_TIMEOUT, reason)
 
     def end_stream(self, stream_id: int, code: int) -> None:
         """As `Wire`."""

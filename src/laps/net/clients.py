@@ -71,7 +71,8 @@ class Clients:
         self.edge = edge
         self.egress = egress
         self.touched = touched
-        self.connections: dict[ClientConnection, None] = {}
+        self.connections: dict[ClientConnection, asyncio.TimerHandle] = {}
+        "Each with the time by which its session has to be set up."
         self.past_dropped_groups = 0
         "Of sessions that are over."
         self.closes = closes
@@ -84,19 +85,19 @@ class Clients:
 
     def add(self, connection: ClientConnection) -> None:
         """A session may begin, and has to before long."""
-        self.connections[connection] = None
+        loop = asyncio.get_running_loop()
+        self.connections[connection] = loop.call_later(self._setup_s, self._set_up, connection)
         self._none.clear()
-        asyncio.get_running_loop().call_later(self._setup_s, self._set_up, connection)
 
     def _set_up(self, connection: ClientConnection) -> None:
         client = connection.client
-        if connection in self.connections and not client.ready:
+        if not client.ready:
             connection.close(client.silent_code, "it has said nothing in time")
 
     def remove(self, connection: ClientConnection) -> None:
         """A session is over."""
-        if connection in self.connections:
-            del self.connections[connection]
+        if (setup := self.connections.pop(connection, None)) is not None:
+            setup.cancel()
             self.past_dropped_groups += connection.egress.counters.dropped_groups
         if not self.connections:
             self._none.set()
@@ -166,7 +167,7 @@ class ClientConnection:
             full_code=ResetCode.INTERNAL_ERROR,
         )
         self.egress.on_pressure = self._pressure
-        self.wire = Bidirectional(transport, self.egress, self.close)
+        self.wire = Bidirectional(transport, self.egress)
         self._room = clients.egress.pressure_bytes // 2
         self._datagram_room = clients.egress.datagram_queue_bytes // 4
         self._clients = clients
@@ -320,6 +321,11 @@ class ClientConnection:
             journal, protocol = self._clients.edge.relay.journal, self.transport.alpn
             journal.note(monotonic(), "client_closed", protocol, reason=str(close))
         self.client.closed(monotonic())
+        # A client and its connection refer to each other. Without this they would stay in memory
+        # until Python's collector looks at everything there is, which a busy relay can ill afford.
+        self.transport.tick = None
+        self.egress.close()
+        del self.client
         self._clients.touched()
 
     def _tick(self, now: float) -> None:

@@ -302,6 +302,13 @@ class Egress:
             self._datagrams.lanes[rank] = kept
             self._datagrams.tidy(rank)
 
+    def close(self) -> None:
+        """The connection is closed: nothing waits any more, and nobody is told of anything."""
+        self.on_pressure = None
+        self._flushed.clear()
+        for stream in [*self._waiting, *self._open.values()]:
+            self._discard(stream)
+
     # -- how it works ----------------------------------------------------------------------------
 
     def _check_flushed(self) -> None:

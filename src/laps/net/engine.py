@@ -31,7 +31,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from qh3.quic import events
 from qh3.quic.packet import QuicErrorCode, QuicFrameType
@@ -118,6 +118,10 @@ class Receiver(Protocol):
 
     def closed(self, close: ConnectionClosed) -> None:
         """The connection is over; nothing else follows. Called exactly once."""
+
+
+def _never(_: object) -> NoReturn:
+    raise AssertionError("a connection that is closed has nothing to tell")
 
 
 class Engine:
@@ -468,12 +472,14 @@ class Engine:
         self._ended(ConnectionClosed(code, reason, application=application, by_peer=False))
 
     def release(self) -> None:
-        """Let go of what QUIC and TLS hold, once nothing is sent or received any more.
+        """Let go of QUIC, TLS and the receiver, once nothing is sent or received any more.
 
-        Sessions and their connections refer to each other, and stay until Python's collector looks
-        at them, which may be long after: the large part need not wait for that.
+        Each of them refers back to the engine. Without this they would stay in memory until
+        Python's collector looks at everything there is, which is rare.
         """
         self._core = self.receiver = self._held = None
+        self._completed = _never
+        self._events = Events(_never)
         self._face.release()
 
     def _fail(self, doing: str, error: BaseException) -> None:

@@ -166,7 +166,9 @@ class Face(QuicConnection):
         "Whether the peer is where its packets come from: `AddressLimit` is for those not proved."
 
     def release(self) -> None:
-        """Let go of the core and of TLS."""
+        """Let go of the core and of TLS, whose two halves refer to each other."""
+        if self._tls is not None:
+            del self._tls.tls
         self._core = self._tls = None  # type: ignore[assignment]  # nobody asks for them again
         self._drain = _nothing
 

@@ -130,7 +130,7 @@ class Http3Connection:
     def __init__(self, connection: Transport, *, is_client: bool) -> None:
         self.counters = Counters()
         self.session: WebTransportSession | None = None
-        "The one session, once it is agreed on; it stays here when it is over."
+        "The one session, once it is agreed on; it stays here until its connection is closed."
         self.peer_settings: dict[int, int] | None = None
         self._connection = connection
         self._is_client = is_client
@@ -305,6 +305,7 @@ class Http3Connection:
         if self.session is not None:
             self.session.connection_closed(close)
         self.end()
+        self._connection.tick = self.session = None  # which refer to this: see `net/clients.py`
 
     def _tick(self, now: float) -> None:
         session = self.session

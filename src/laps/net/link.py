@@ -181,6 +181,8 @@ class QuicLink:
     def closed(self, close: ConnectionClosed) -> None:
         """As `Receiver`."""
         self._events.closed(self, close)
+        self.connection.tick = None  # which refers to this link: see `net/clients.py`
+        self.egress.close()
 
     def _tick(self, now: float) -> None:
         self.egress.tick(now)

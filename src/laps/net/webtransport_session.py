@@ -261,5 +261,6 @@ class WebTransportSession:
         self._http3.end()
         if self._over is not None and not self._over.done():
             self._over.set_result(close)
-        if self._receiver is not None:
-            self._receiver.closed(close)
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            receiver.closed(close)

@@ -102,8 +102,6 @@ class Track:
         "How far each source is."
         self._origin: Source | None = None
         "Who sent the last stream that began."
-        self.datagrams = Datagrams(self, shared)
-        "What hands out objects that arrive in datagrams."
         self.joining: dict[NodeId, float] = {}
         "Nodes that joined a set that others are in, and until when relays may not know of it."
         self.fragments: TrackFragments | None = None
@@ -145,6 +143,11 @@ class Track:
         )
 
     # -- subscribers -------------------------------------------------------------------------------
+
+    @property
+    def datagrams(self) -> Datagrams:
+        """What hands out objects that arrive in datagrams."""
+        return Datagrams(self, self.shared)
 
     @property
     def subscribers(self) -> Mapping[Client, Subscriber]:

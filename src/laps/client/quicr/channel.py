@@ -57,7 +57,7 @@ class QuicrChannel(Carrier):
 
     def __init__(self, transport: Transport) -> None:
         super().__init__(transport, expired_code=QuicrCode.CANCELLED, full_code=QuicrCode.NOT_READ)
-        self.session = QuicrSession(Bidirectional(transport, self.egress, self.close))
+        self.session = QuicrSession(Bidirectional(transport, self.egress))
         self.users: dict[ControlStream, StreamUser] = {}
         self.media: dict[int, Callable[[Datagram], None]] = {}
         "Who takes the datagrams of a datagram stream; we choose its number ahead of the first."
