@@ -11,19 +11,20 @@ import pytest
 
 import laps
 from laps.client import Location, RequestRefused
-from laps.config import Config, QuicConfig, override
+from laps.config import QuicConfig
 from laps.net.quic import Endpoint
-from laps.net.runner import Runner
 from laps.net.tls import Trust
 from laps.wire.moqt.codes import SessionCode
 from laps.wire.quicr.codes import QuicrCode
 from support.engines import Recorder
 from support.loopback import on_loop, until
+from support.runners import start
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from laps.client import Object, Session, Subscription
+    from laps.net.runner import Runner
     from laps.tracks.track import Track
     from laps.types import TrackName
 
@@ -39,21 +40,8 @@ class Lab:
 
     def relay(self, *peers: Runner, role: str = "edge", **settings: Any) -> Runner:
         self._relays += 1
-        values: dict[str, Any] = {
-            "node.type": role,
-            "node.id": f"8:{self._relays}",
-            "peering.listen": "127.0.0.1:0",
-            "clients.listen": "127.0.0.1:0",
-            "peering.peers": [str(peer.peer_address) for peer in peers],
-            "relay.node_advertise_s": 0.05,
-            "relay.unsubscribe_s": 0.1,
-            "relay.drain_s": 0.05,
-            "clients.drain_s": 0.5,
-            **{key.replace("__", "."): value for key, value in settings.items()},
-        }
-        runner = Runner(override(Config(), values, "test"))
-        self._stack.push_async_callback(runner.close)
-        return runner
+        settings = {"node__type": role, "clients__drain_s": 0.5, **settings}
+        return start(self._stack, f"8:{self._relays}", *peers, **settings)
 
     async def line(self, *roles: str, **settings: Any) -> list[Runner]:
         """Relays in a row, each of which knows the way to all."""

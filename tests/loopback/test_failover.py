@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import laps
-from laps.config import Config, override
 from laps.net import runner as runner_module
 from laps.net.gauge import Gauge
-from laps.net.runner import Runner
 from laps.relay import failover
 from laps.relay.settings import ExtensionSettings
 from support.loopback import on_loop, until
+from support.runners import start
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from laps.net.link import QuicLink
+    from laps.net.runner import Runner
     from laps.relay.relay import Relay
     from laps.types import Address, NodeId, NodeMetrics
 
@@ -58,19 +58,8 @@ class Lab:
 
     def relay(self, *peers: Runner, **settings: Any) -> Runner:
         self._relays += 1
-        values: dict[str, Any] = {
-            "node.id": f"7:{self._relays}",
-            "peering.listen": "127.0.0.1:0",
-            "clients.listen": "127.0.0.1:0",
-            "peering.peers": [str(peer.peer_address) for peer in peers],
-            "relay.node_advertise_s": 0.05,
-            "relay.drain_s": 0.05,
-            "clients.drain_s": 0.2,
-            **{key.replace("__", "."): value for key, value in settings.items()},
-        }
-        runner = Runner(override(Config(), values, "test"))
-        self._stack.push_async_callback(runner.close)
-        return runner
+        settings = {"clients__drain_s": 0.2, **settings}
+        return start(self._stack, f"7:{self._relays}", *peers, **settings)
 
     async def row(self, **settings: Any) -> tuple[Runner, Runner, Runner]:
         """Three relays, far beyond near, that know of each other; the settings are the first's."""
