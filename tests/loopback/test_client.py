@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -24,8 +25,11 @@ from laps.client import (
 from laps.config import ClientsConfig, Config, PeeringConfig, RelayConfig
 from laps.errors import ConfigError, DatagramTooLarge, HandshakeFailed, LapsError
 from laps.names import track_text
+from laps.net.clients import Clients
 from laps.net.runner import Runner
+from laps.net.webtransport import Accepted
 from laps.types import Address, TrackName, hash_track
+from laps.wire.moqt.dialect import DRAFT16
 from support.loopback import limits, on_loop, until
 
 if TYPE_CHECKING:
@@ -129,6 +133,29 @@ async def test_a_track_is_published_and_read(scheme: str, draft: int) -> None:
     assert [item.subgroup for item in read] == [0, 0, 0, None, 0]
     assert {item.priority for item in read if item.subgroup is not None} == {7}
     assert all(item.status is ObjectStatus.NORMAL for item in read)
+
+
+@on_loop
+async def test_who_asks_for_one_draft_alone_speaks_it_where_the_relay_names_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unnamed(clients: Clients, _: object) -> Accepted:
+        return Accepted(clients._accept_in(DRAFT16))
+
+    monkeypatch.setattr(Clients, "_choose", unnamed)
+    async with relaying() as relay, two(relay, "https", drafts=(16,)) as (here, there):
+        track = await here.publish("demo", "t")
+        await track.write(b"0")
+        assert await take(there.subscribe("demo", "t", start="start"), 1) == [b"0"]
+
+
+@on_loop
+async def test_a_relay_that_names_no_draft_and_speaks_another_is_told_of() -> None:
+    settings = msgspec.structs.replace(config(), clients=ClientsConfig(listen=ANY, drafts=(14,)))
+    async with relaying(settings) as relay:
+        with pytest.raises(HandshakeFailed, match="named no draft: does it speak 16"):
+            async with connecting(relay, "https", drafts=(16,)):
+                pass
 
 
 @on_loop

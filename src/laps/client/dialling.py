@@ -60,7 +60,10 @@ class Dialler:
                 f"{SETUP_S:g} s: does it speak MoQT draft {_either(self._dialects)}?"
             ) from None
         except LapsError as error:
-            raise HandshakeFailed(f"no session with {target.url}: {error}") from None
+            hint = ""
+            if not (channel.transport.alpn or channel.dialect.version_in_setup):
+                hint = f" (it has named no draft: does it speak {_either(self._dialects)}?)"
+            raise HandshakeFailed(f"no session with {target.url}{hint}: {error}") from None
         return channel
 
     async def _connect(self, target: Target, endpoint: Endpoint, trust: Trust) -> Channel:
@@ -88,7 +91,18 @@ class Dialler:
         return made[0]
 
     def _channel(self, transport: Transport, *, webtransport: bool) -> Channel:
-        return Channel(transport, _named_by(transport), webtransport=webtransport)
+        return Channel(transport, self._dialect_of(transport), webtransport=webtransport)
+
+    def _dialect_of(self, transport: Transport) -> Dialect | None:
+        """The draft that the relay has named; or else draft 14, which names itself in the setup.
+
+        Over WebTransport some relays name none whatever they speak. Who asks for one draft alone
+        means that.
+        """
+        named = next((dialect for dialect in BY_ALPN if dialect.alpn == transport.alpn), None)
+        if named is None and len(self._dialects) == 1 and not self._dialects[0].version_in_setup:
+            return self._dialects[0]
+        return named
 
     def _check_draft(self, target: Target, channel: Channel) -> None:
         """Over WebTransport a relay may name no draft, and speaks one that we did not ask for."""
@@ -100,11 +114,6 @@ class Dialler:
     async def close(self) -> None:
         """End all sessions, and free the ports."""
         await self._sockets.close()
-
-
-def _named_by(transport: Transport) -> Dialect | None:
-    """The draft that the ALPN names, if it does."""
-    return next((dialect for dialect in BY_ALPN if dialect.alpn == transport.alpn), None)
 
 
 def _either(dialects: Sequence[Dialect]) -> str:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from laps.errors import ConnectionClosed, SendBufferFull, StreamLimitReached
 from laps.net.turns import TURN_BYTES, Ranked, Turns, class_of
+from laps.wire.moqt.codes import ResetCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -157,7 +158,11 @@ class EgressStream:
 
 
 class Egress:
-    """The writes to one connection; `expired_code` and `full_code` tell why a stream was reset."""
+    """The writes to one connection; `expired_code` and `full_code` tell why a stream was reset.
+
+    A stream that is reset with SESSION_CLOSED is sent as far as it was written: who sent it to us
+    is gone, and whoever sends the same next goes on after that.
+    """
 
     def __init__(
         self,
@@ -244,6 +249,13 @@ class Egress:
 
     def reset(self, stream: EgressStream, code: int) -> None:
         """As `EgressStream.reset`."""
+        if code == ResetCode.SESSION_CLOSED and not stream.over:
+            stream.over = True
+            self.when_flushed(lambda: self._give_up(stream, code), (stream,))
+        else:
+            self._give_up(stream, code)
+
+    def _give_up(self, stream: EgressStream, code: int) -> None:
         self._discard(stream)
         if stream.stream_id is not None:
             with suppress(ConnectionClosed):

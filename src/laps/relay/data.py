@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from laps.errors import InvalidStartOfStream, RemoteProtocolError
 from laps.relay.framing import Wrapped
 from laps.relay.held import Held, HeldData
-from laps.relay.passing import DROPPED, DataCounters, OpenStreams, Passing
+from laps.relay.passing import DROPPED, SOURCE_LOST, DataCounters, OpenStreams, Passing
 from laps.relay.tracing import Tracing
 from laps.routing.forwarding import FromClient, FromPeer
 from laps.tracks.streams import IncomingStream
@@ -221,7 +221,7 @@ class DataPlane:
     def close_source(self, source: Hashable, now: float) -> None:
         """A peer or publisher has left, in the middle of whatever it was sending."""
         for number in self._streams.numbers(source):
-            self.reset(source, number, DROPPED, now)
+            self.reset(source, number, SOURCE_LOST, now)
 
     def tick(self, now: float) -> None:
         """Drop what has waited for its SNS for too long, and what nobody wants any more."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from laps.wire.moqt.codes import ResetCode
+
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 
 # The document has no code for data that was dropped; 0 says that the peer did nothing wrong.
 DROPPED: Final = 0
+
+# Who sent it has left. What it sent until then may be nowhere else, so it is delivered before the
+# reset: `net/egress.py` sees to that.
+SOURCE_LOST: Final = int(ResetCode.SESSION_CLOSED)
 
 
 @dataclass(slots=True)

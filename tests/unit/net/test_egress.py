@@ -13,6 +13,7 @@ from laps.config import EgressConfig
 from laps.errors import ConnectionClosed, SendBufferFull, StreamLimitReached
 from laps.net.egress import Egress
 from laps.net.turns import TURN_BYTES
+from laps.wire.moqt.codes import ResetCode
 
 if TYPE_CHECKING:
     from laps.net.engine import BytesLike
@@ -579,3 +580,39 @@ def test_a_queue_is_crowded_before_something_is_dropped() -> None:
         bench.pipe.buffered_bytes = 0
         egress.writable()
     assert changes == [True, False]
+
+
+def test_of_a_source_that_is_lost_all_that_came_is_sent_before_the_reset() -> None:
+    """It may be nowhere else, and whoever sends the same next goes on after it."""
+    bench = Bench()
+    lost, given_up = bench.egress.open(5), bench.egress.open(5)
+    for stream in (lost, given_up):
+        stream.write(b"sent")
+    bench.stall()
+    for stream in (lost, given_up):
+        stream.write(b"waits")
+    lost.reset(ResetCode.SESSION_CLOSED)
+    given_up.reset(ResetCode.CANCELLED)
+    assert bench.pipe.resets == [(2, ResetCode.CANCELLED)]
+    assert not lost.write(b"too late")
+    bench.pipe.buffered_bytes = 0
+    bench.egress.writable()
+    assert bench.pipe.written[-1] == (1, b"waits")
+    assert bench.pipe.resets == [(2, ResetCode.CANCELLED)]  # QUIC has it, and has not sent it
+    bench.pipe.buffered_bytes = 0
+    bench.egress.writable()
+    assert bench.pipe.resets[1:] == [(1, ResetCode.SESSION_CLOSED)]
+
+
+def test_what_is_too_old_is_not_sent_for_a_source_that_is_lost_either() -> None:
+    bench = Bench()
+    bench.stall()
+    stream = bench.egress.open(5, ttl_us=1_000_000)
+    stream.write(b"waits")
+    stream.reset(ResetCode.SESSION_CLOSED)
+    bench.clock.now += 2.0
+    bench.egress.tick(bench.clock.now)
+    bench.pipe.buffered_bytes = 0
+    bench.egress.writable()
+    assert bench.pipe.written == []
+    assert bench.egress.queued_bytes == 0
