@@ -11,21 +11,21 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
-# What only one command needs is imported for that command: a relay at rest is to be small.
+# What only one command needs is imported for that command: a relay at rest is to be small, and who
+# subscribes does not wait for a relay to be loaded.
 import typer
 import uvloop
 
 from laps.config import Config, load_config, override
 from laps.errors import ConfigError, LapsError, ListenError
 from laps.names import visible
-from laps.net.collector import Collector
-from laps.net.runner import Runner
 from laps.types import format_node_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laps.admin.server import Admin
+    from laps.net.runner import Runner
     from laps.steering import Steering
 
 # What a person, or a script, got wrong; 1 is for what went wrong by itself.
@@ -56,12 +56,17 @@ def main() -> NoReturn:
 
 
 def _complete() -> None:
-    """Add the commands that are not a relay's, unless it is a relay that starts."""
-    if sys.argv[1:2] == ["relay"]:
+    """Add the other commands, unless it is one that should start quickly and needs none of them."""
+    command = sys.argv[1:2]
+    if command == ["relay"]:
+        return
+    from laps import cli_client
+
+    cli_client.register(app)
+    if command in (["pub"], ["sub"]):
         return
     from laps import (
         cli_bench,
-        cli_client,
         cli_dashboard,
         cli_discover,
         cli_inspect,
@@ -71,7 +76,6 @@ def _complete() -> None:
     )
 
     app.add_typer(cli_bench.bench, name="bench", no_args_is_help=True)
-    cli_client.register(app)
     cli_dashboard.register(app)
     cli_discover.register(app)
     cli_lab.register(app)
@@ -193,6 +197,9 @@ async def _run_relay(
     config: Config,
     read_again: Callable[[], Config],
 ) -> None:
+    from laps.net.collector import Collector
+    from laps.net.runner import Runner
+
     runner = Runner(config)
     collecting = asyncio.ensure_future(Collector().run())
     stop = asyncio.Event()
