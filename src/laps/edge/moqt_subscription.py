@@ -271,8 +271,7 @@ class MoqtSubscription(EdgeSubscription):
         if live is None and (last is None or last < first):
             return
         subgroup = cached.subgroup if live is None else live.subgroup
-        ttl_us = self.track_ttl_us if live is None else live.ttl_us
-        out = self._open(cached.header, subgroup, ttl_us)
+        out = self._open(cached.header, subgroup, cached.ttl_us)
         if out is None:
             return
         begin = cached.first_id

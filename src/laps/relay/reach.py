@@ -226,8 +226,8 @@ class Reach:
         """A stream that has ended, if some of it came after what a node was told."""
         header, last = cached.header, cached.scan().complete_id
         if Location(header.group, last) > told:
-            priority = DIRECT_PRIORITY if header.priority is None else header.priority
-            out = self.open_stream(node_id, key, priority)
+            priority = DIRECT_PRIORITY if cached.priority is None else cached.priority
+            out = self.open_stream(node_id, key, priority, cached.ttl_us)
             out.finish(
                 b"".join((encode_subgroup_header(header, BETWEEN_RELAYS), *cached.chunks)), now
             )

@@ -100,15 +100,21 @@ class CachedStream:
         "header",
         "live",
         "malformed",
+        "priority",
         "scanner",
         "size",
         "source",
+        "ttl_us",
         "waiting",
     )
 
     def __init__(self, group: Holder, header: SubgroupHeader, source: Source, now: float) -> None:
         self.header = header
         self.source = source
+        self.priority: int | None = None
+        "How urgent it is, as its sender has it; None where that is not known."
+        self.ttl_us = 0
+        "How long its objects are tried; 0 is for ever."
         self.chunks: list[bytes | memoryview] = []
         self.size = 0
         self.base = 0

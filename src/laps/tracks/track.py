@@ -408,6 +408,7 @@ class Track:
             if out is not None:
                 stream.outs.append(out)
         stream.cached = self.cached.open(stream.header, stream.source, now)
+        stream.cached.priority, stream.cached.ttl_us = stream.priority, stream.ttl_us
         if rest:
             stream.cached.append(rest, now)
         if self.joining:

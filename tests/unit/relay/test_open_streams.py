@@ -6,7 +6,7 @@ import pytest
 
 from laps.relay.roles import Role
 from laps.tracks.cache import CacheLimits
-from laps.types import track_alias
+from laps.types import Location, track_alias
 from laps.wire.moqt.data import SubgroupHeader, encode_subgroup_header
 from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from support.moqt_streams import InStream, Obj, body
@@ -152,3 +152,21 @@ def test_a_relay_whose_link_breaks_and_returns_goes_on(cache: CacheLimits) -> No
     got = places(tree.one)
     assert got[-5:] == list(range(40, 45))
     assert len(got) == len(set(got))
+
+
+@pytest.mark.parametrize("kind", ["open", "open, its beginning not kept", "ended"])
+def test_a_late_relay_gets_a_stream_with_its_priority_and_its_time_to_live(kind: str) -> None:
+    tree = Tree(LIMITS[0] if "not kept" in kind else None)
+    tree.net.subscribe(tree.second, tree.two, TRACK)
+    key = track_hash(TRACK).full_name_hash
+    tree.origin.reach.told[tree.first.id, key] = Location(7, -1)
+    for number in range(2):
+        data = (b"" if number else HEAD) + body([Obj(number, b"x")], last=number - 1)
+        fin = kind == "ended" and number == 1
+        tree.net.publish(tree.origin, tree.pub, TRACK, 0, data, fin=fin, priority=9, ttl_us=250_000)
+    tree.net.subscribe(tree.first, tree.one, TRACK)
+    if kind != "ended":
+        data = body([Obj(2, b"x")], last=1)
+        tree.net.publish(tree.origin, tree.pub, TRACK, 0, data)
+    assert places(tree.one)
+    assert [(stream.priority, stream.ttl_us) for stream in tree.one.streams] == [(9, 250_000)]
