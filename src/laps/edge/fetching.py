@@ -171,7 +171,7 @@ class FetchServing:
         ):
             # What its draft leaves out does not exist, and that is more than is known.
             reason = "part of the range is not known here, and its publisher does not say"
-            self.fail(RequestCode.INTERNAL_ERROR, reason, now)
+            self.fail(RequestCode.UNKNOWN_STATUS_IN_RANGE, reason, now)
         else:
             self._answer(largest, now)
 

@@ -270,7 +270,7 @@ def test_draft_14_cannot_say_that_something_is_unknown_and_says_nothing_false(ho
         assert sub.fetched.reset_code is not None  # what came was sent on; that it is all, is not
     else:
         assert sub.heard_of(FetchOk) == []
-        sub.last(RequestError)
+        assert sub.error == RequestCode.UNKNOWN_STATUS_IN_RANGE
     assert not any(stream.finished for stream in sub.streams)
     net.check_empty()
 

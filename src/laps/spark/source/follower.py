@@ -41,8 +41,8 @@ _ABSENT: Final = (RequestCode.DOES_NOT_EXIST, RequestCode.TIMEOUT)
 _NOTHING: Final = (RequestCode.DOES_NOT_EXIST, RequestCode.INVALID_RANGE)
 "Answers to FETCH that mean: there is nothing of that."
 
-_UNKNOWN: Final = (*_NOTHING, RequestCode.INTERNAL_ERROR)
-"Draft 14 has no other way to say that part of a range is not known."
+_UNKNOWN: Final = (*_NOTHING, RequestCode.UNKNOWN_STATUS_IN_RANGE)
+"Draft 16 marks what is not known in a range; draft 14 refuses the range."
 
 
 class Follower:

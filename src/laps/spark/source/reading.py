@@ -37,8 +37,8 @@ REDIAL_S: Final = 0.5
 _NOTHING: Final = (
     RequestCode.DOES_NOT_EXIST,
     RequestCode.INVALID_RANGE,
-    # Draft 14 has no other way to say that part of a range is not known.
-    RequestCode.INTERNAL_ERROR,
+    # Draft 16 marks what is not known in a range; draft 14 refuses the range.
+    RequestCode.UNKNOWN_STATUS_IN_RANGE,
 )
 "Answers that mean: this relay does not have it."
 

@@ -42,6 +42,8 @@ class RequestCode(IntEnum):
     NOT_SUPPORTED = 0x3
     MALFORMED_AUTH_TOKEN = 0x4
     EXPIRED_AUTH_TOKEN = 0x5
+    UNKNOWN_STATUS_IN_RANGE = 0x8
+    "Of drafts that cannot mark what is unknown in a FETCH; no number of draft 16's."
     DOES_NOT_EXIST = 0x10
     INVALID_RANGE = 0x11
     MALFORMED_TRACK = 0x12

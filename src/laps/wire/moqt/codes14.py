@@ -42,7 +42,7 @@ _REQUEST_CODES: Final[Mapping[RequestKind, Mapping[int, RequestCode]]] = {
         **_SUBSCRIBE,
         0x6: RequestCode.INVALID_RANGE,  # NO_OBJECTS; draft 16 answers with a stream of none
         0x7: RequestCode.INVALID_JOINING_REQUEST_ID,
-        0x8: RequestCode.INTERNAL_ERROR,  # UNKNOWN_STATUS_IN_RANGE; draft 16 marks the range
+        0x8: RequestCode.UNKNOWN_STATUS_IN_RANGE,  # draft 16 marks the range instead
         0x9: RequestCode.MALFORMED_TRACK,
     },
     RequestKind.PUBLISH_NAMESPACE: {**_ALL, **_TOKENS, 0x4: RequestCode.UNINTERESTED},

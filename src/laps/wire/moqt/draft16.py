@@ -22,7 +22,7 @@ from laps.wire.moqt.codec import (
     encode_maximum,
     encode_request_id,
 )
-from laps.wire.moqt.codes import violation
+from laps.wire.moqt.codes import RequestCode, violation
 from laps.wire.moqt.data import DEFAULT_PRIORITY_BIT, SUBGROUP_TYPES
 from laps.wire.moqt.draft import Dialect
 from laps.wire.moqt.fields import (
@@ -132,7 +132,10 @@ def _decode_request_error(cursor: Cursor) -> m.RequestError:
 
 def _encode_request_error(message: m.RequestError) -> bytes:
     retry = 0 if message.retry_ms is None else message.retry_ms + 1
-    fields = map(encode_varint, (message.request_id, message.code, retry))
+    code = message.code
+    if code == RequestCode.UNKNOWN_STATUS_IN_RANGE:
+        code = RequestCode.INTERNAL_ERROR
+    fields = map(encode_varint, (message.request_id, code, retry))
     return b"".join((*fields, encode_reason(message.reason)))
 
 
