@@ -116,6 +116,9 @@ class Serving(Protocol):
     def cancel(self, now: float) -> None:
         """It is no longer wanted."""
 
+    def malformed(self, track: Track, reason: str, now: float) -> None:
+        """A track is malformed: nothing more is sent if it is of that."""
+
 
 @dataclass(slots=True)
 class Watch:

@@ -37,6 +37,9 @@ class Endings:
     def malformed(self, track: Track, done: PublishDone, now: float) -> None:
         """The only publisher of a track here sends what is not valid."""
         if not self._context.elsewhere(track):
+            for client in list(self._context.clients):
+                for serving in list(client.serving.values()):
+                    serving.malformed(track, done.reason, now)
             self._tell_relays(track, done)
             self.end_track(track, done.code, done.reason, now)
 

@@ -338,6 +338,17 @@ class FetchServing:
         if self._out is not None and not self._out.over:
             self._out.reset(ResetCode.CANCELLED, now)
 
+    def malformed(self, track: Track, reason: str, now: float) -> None:
+        """As `Serving.malformed`."""
+        if track is not self.track:
+            return
+        if self._out is None:
+            self.fail(RequestCode.MALFORMED_TRACK, reason, now)
+            return
+        self._end(now)
+        if not self._out.over:
+            self._out.reset(ResetCode.MALFORMED_TRACK, now)
+
     def _end(self, now: float) -> None:
         self._over = True
         self._fetches.upstream.leave(self, now)

@@ -162,6 +162,19 @@ class MoqtPublications:
             done = PublishDone(0, DoneCode.MALFORMED_TRACK, reason=reason)
             self._edge.endings.malformed(track, done, now)
 
+    def contradicted(self, publication: Publication, reason: str, now: float) -> None:
+        """Its track contradicts itself: nothing more of it is wanted, and its session goes on."""
+        track = self._track(publication)
+        self.malformed(publication, reason, now)
+        self._forget(publication, now)
+        if publication.request_id in self._session.incoming:  # a PUBLISH; else our own SUBSCRIBE
+            self._session.send(Unsubscribe(publication.request_id))
+        self._unsubscribe(publication)
+        self._ask_again_later(publication, now)
+        if publication.by_publish and track.name is not None:
+            name = track.name
+            self._edge.context.unannounce(self._client, name.namespace, name.name, now)
+
     def stream_opened(self, publication: Publication) -> None:
         """A stream of the track begins."""
         publication.streams += 1

@@ -20,13 +20,16 @@ from laps.sessions.moqt_objects import (
     StreamBegan,
     StreamReset,
 )
+from laps.tracks.sent_before import SentBefore
 from laps.types import track_alias
 from laps.wire.moqt.checking import StreamChecker
-from laps.wire.moqt.codes import MoqtViolation, ResetCode
+from laps.wire.moqt.codes import MalformedTrack, MoqtViolation, ResetCode
 from laps.wire.moqt.data import encode_subgroup_header
 from laps.wire.moqt.dialect import BETWEEN_RELAYS
+from laps.wire.moqt.track_checking import TrackChecker
 from laps.wire.moqt.translate import (
     StreamTranslator,
+    decode_extensions,
     encode_translated,
     needs_translation,
     translate_datagram,
@@ -81,26 +84,53 @@ class PublishedStreams:
         if reading is None:
             self._perform(self._objects.receive(stream_id, data, fin, now), now)
             self._note_held()
-        else:
-            self._check(stream_id, reading, data, fin, now)
+        elif self._check(stream_id, reading, data, fin, now):
             translator = reading.translator
             carried = data if translator is None else translator.feed(data)
             self._pass(stream_id, reading, carried, fin, now)
 
     def _check(
         self, stream_id: int, reading: _Reading, data: bytes | memoryview, fin: bool, now: float
-    ) -> None:
-        """MoqtViolation if objects are not valid: whoever has begun to read them is told."""
+    ) -> bool:
+        """MoqtViolation if objects are not valid: whoever has begun to read them is told.
+
+        False if the track contradicts itself.
+        """
         try:
             reading.checker.feed(data)
             if fin:
                 reading.checker.finish()
+        except MalformedTrack as error:
+            if fin:  # nothing is left to be stopped
+                self._edge.relay.publish_reset(
+                    self._client, stream_id, ResetCode.MALFORMED_TRACK, now
+                )
+                del self._reading[stream_id]
+            self._contradicted(reading.publication, error, now)
+            return False
         except MoqtViolation as error:
             self._edge.counters.malformed_streams += 1
             code = ResetCode.MALFORMED_TRACK
             self._edge.relay.publish_reset(self._client, stream_id, code, now)
             self._publications.malformed(reading.publication, str(error), now)
             raise
+        return True
+
+    def _contradicted(self, publication: Publication, error: MalformedTrack, now: float) -> None:
+        """Nothing more is read of a track that contradicts itself."""
+        self._edge.counters.malformed_streams += 1
+        code = ResetCode.MALFORMED_TRACK
+        for stream_id, reading in list(self._reading.items()):
+            if reading.publication is publication:
+                self._edge.relay.publish_reset(self._client, stream_id, code, now)
+                self._perform(self._objects.stop(stream_id), now)
+        self._publications.contradicted(publication, str(error), now)
+
+    def _checker(self, publication: Publication, now: float) -> TrackChecker:
+        if publication.checker is None:
+            track = self._edge.relay.tracks.track(publication.hash, now)
+            publication.checker = TrackChecker(SentBefore(track, self._client, now))
+        return publication.checker
 
     def reset(self, stream_id: int, code: int, now: float) -> None:
         """The client gave a stream up."""
@@ -159,13 +189,14 @@ class PublishedStreams:
             header.priority = publication.priority
         data: bytes | memoryview = event.data
         translator = None
-        checker = StreamChecker(dialect, header.has_extensions)
+        checker = StreamChecker(self._checker(publication, now), header, dialect)
         if needs_translation(dialect, BETWEEN_RELAYS, header.has_extensions):
             translator = StreamTranslator(dialect, BETWEEN_RELAYS, header.has_extensions)
         reading = self._reading[event.stream_id] = _Reading(
             publication, header.priority, translator, checker
         )
-        self._check(event.stream_id, reading, data, event.fin, now)
+        if not self._check(event.stream_id, reading, data, event.fin, now):
+            return
         if translator is not None:
             data = translator.feed(data)
         data = encode_subgroup_header(header, BETWEEN_RELAYS) + bytes(data)
@@ -190,9 +221,19 @@ class PublishedStreams:
             self._publications.stream_closed(publication, now)
 
     def _pass_datagram(self, event: ObjectDatagram[Publication], now: float) -> None:
+        try:
+            self._check_and_pass(event, now)
+        except MalformedTrack as error:
+            self._contradicted(event.owner, error, now)
+
+    def _check_and_pass(self, event: ObjectDatagram[Publication], now: float) -> None:
         item, publication, data = event.item, event.owner, event.data
+        checker = publication.checker or self._checker(publication, now)
         dialect, alias = self._session.dialect, track_alias(publication.key)
-        own = without_carried(item.extensions, dialect) if item.extensions else b""
+        pairs = decode_extensions(item.extensions, dialect) if item.extensions else []
+        if checker.says_something or pairs or item.status or item.end_of_group:
+            checker.datagram(item, pairs, dialect)
+        own = without_carried(item.extensions, pairs, dialect) if pairs else b""
         if item.priority is None or own != item.extensions:
             # Between relays every object names its priority, and some extensions are theirs.
             item.extensions = own
@@ -203,7 +244,8 @@ class PublishedStreams:
             translated = translate_datagram(data, dialect, BETWEEN_RELAYS, alias)
         if translated is not None:
             relay, track = self._edge.relay, publication.hash
-            relay.publish_datagram(self._client, track, translated, now)
+            if not relay.publish_datagram(self._client, track, translated, now):
+                checker.repeated(item)
 
     def _fetched(self, event: FetchBytes, now: float) -> None:
         upstream = self._edge.upstream

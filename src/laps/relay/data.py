@@ -125,8 +125,8 @@ class DataPlane:
             self.tracing.begin(passing, key, None, b"", now)
         return passing
 
-    def publish_datagram(self, client: Client, track: TrackHash, data: bytes, now: float) -> None:
-        """A publisher's datagram."""
+    def publish_datagram(self, client: Client, track: TrackHash, data: bytes, now: float) -> bool:
+        """A publisher's datagram; False if its object arrived before."""
         key = track.full_name_hash
         self.counters.datagrams += 1
         if self.tracing.tracks:
@@ -134,11 +134,12 @@ class DataPlane:
         found = self._tracks.track(track, now)
         copies = found.datagrams.receive(data, client, None, now)
         if copies is None:
-            return  # it arrived before
+            return False
         flow = self._flow_of(found, client)
         if flow is not None:
             copies += self._send_datagram(flow, key, data)
         self._count_datagram(found.meter, len(data), copies)
+        return True
 
     def _flow_of(self, track: Track, client: Client) -> Flow | None:
         publication = track.publishers.get(client)

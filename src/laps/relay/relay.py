@@ -396,9 +396,9 @@ class Relay:
         """A publisher gave a stream up."""
         self.data.reset(client, stream_key, code, now)
 
-    def publish_datagram(self, client: Client, track: TrackHash, data: bytes, now: float) -> None:
-        """A publisher's datagram."""
-        self.data.publish_datagram(client, track, data, now)
+    def publish_datagram(self, client: Client, track: TrackHash, data: bytes, now: float) -> bool:
+        """A publisher's datagram; False if its object arrived before."""
+        return self.data.publish_datagram(client, track, data, now)
 
     # -- time --------------------------------------------------------------------------------------
 

@@ -151,6 +151,11 @@ class CachedStream:
         return self.scan().first_object_id
 
     @property
+    def since(self) -> float:
+        """When the first of what is here came."""
+        return self._marks[0][1]
+
+    @property
     def touched(self) -> float:
         """When the last of it came, give or take a tenth of a second."""
         return self._marks[-1][1]
@@ -246,6 +251,12 @@ class CachedStream:
         for first, upto in self._begun or ():
             if first < end and upto > begin:
                 yield max(first, begin), min(upto, end)
+
+    def has_any(self, first: int, end: int) -> bool:
+        """Whether an object has begun, of those from one up to another, and is still here."""
+        self.scan()
+        begun = self._begun
+        return begun is not None and begun.gaps(first, end) != [(first, end)]
 
     def _first_since(self, oldest: float) -> int:
         """The smallest id that an object of after a time can have."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from laps.tracks.ports import Client
     from laps.types import AnnounceInfo, Location, TrackHash, TrackKey
     from laps.wire.moqt.messages import PublishDone, RequestError
+    from laps.wire.moqt.track_checking import TrackChecker
 
     Source = FromPeer | Client
     "Where a stream comes from: another relay, by a flow, or a publisher of this one."
@@ -116,6 +117,8 @@ class Publication:
     "How far the track is, as it has said."
     continues: bool = False
     "It has said how far the track is: what it sends again is what was."
+    checker: TrackChecker | None = None
+    "What it has said of the track since it was asked or began, for it not to say the contrary."
     attempts: int = 0
     "How often it was asked and refused, or ended."
     ask_again_at: float = 0.0
@@ -151,6 +154,7 @@ class Publication:
         self.request_id, self.by_publish, self.alias = -1, False, None
         self.refusal = self.done = self.largest = None
         self.streams = self.open_streams = 0
+        self.checker = None
         return True
 
     @property

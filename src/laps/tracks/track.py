@@ -497,5 +497,7 @@ class Track:
         if self.fragments is not None:
             self.shared.fragment_bytes -= self.fragments.size
             self.fragments.clear()
+        for publication in self._publishers.values():
+            publication.checker = None
         for subscriber in list(self._subscribers.values()):
             subscriber.started_over()

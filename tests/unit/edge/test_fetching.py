@@ -114,7 +114,7 @@ def test_objects_are_as_they_were_published(publisher: Dialect, subscriber: Dial
     raw = encode_pairs(pairs_, delta=publisher is DRAFT16)
     alias = pub.publish("demo/t")
     pub.stream(alias, 0, Obj(0, b"a", raw), Obj(2), extensions=True, subgroup=5, priority=3)
-    pub.datagram(alias, 0, 1, payload=b"b", priority=4, end_of_group=True)
+    pub.datagram(alias, 0, 1, payload=b"b", priority=4)
     end = [Obj(3, status=ObjectStatus.END_OF_GROUP)]
     pub.stream(alias, 0, *end, subgroup=6, priority=3)
     sub.fetch("demo/t", (0, 0), (0, 0))

@@ -275,8 +275,8 @@ def test_datagrams_of_every_kind(publisher: Dialect, subscriber: Dialect, relays
     pub.datagram(alias, 0, 0, priority=1, payload=b"first")
     pub.datagram(alias, 0, 1, priority=1, payload=b"second", extensions=raw)
     pub.datagram(alias, 0, 2, priority=1, payload=b"third", end_of_group=True)
-    pub.datagram(alias, 1, 0, priority=1, status=ObjectStatus.END_OF_TRACK)
-    pub.datagram(alias, 1, 1, priority=1, payload=b"")
+    pub.datagram(alias, 1, 0, priority=1, payload=b"")
+    pub.datagram(alias, 1, 1, priority=1, status=ObjectStatus.END_OF_TRACK)
     found = sub.datagrams
     assert {item.alias for item in found} == {sub.heard_of(SubscribeOk)[0].alias}
     got = [(i.group, i.object_id, bytes(i.payload), i.status, i.end_of_group) for i in found]
@@ -284,8 +284,8 @@ def test_datagrams_of_every_kind(publisher: Dialect, subscriber: Dialect, relays
         (0, 0, b"first", None, False),
         (0, 1, b"second", None, False),
         (0, 2, b"third", None, True),
-        (1, 0, b"", 4, False),
-        (1, 1, b"", None, False),
+        (1, 0, b"", None, False),
+        (1, 1, b"", 4, False),
     ]
     assert decode_extensions(found[1].extensions, subscriber) == EXTENSIONS
     assert {item.priority for item in found} == {1}

@@ -90,6 +90,13 @@ class MoqtViolation(RemoteProtocolError):  # noqa: N818 - as in errors.py
         return self.problem
 
 
+class MalformedTrack(MoqtViolation):
+    """A track contradicts itself: it ends, and the session of its publisher goes on."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(SessionCode.PROTOCOL_VIOLATION, problem)
+
+
 def violation(problem: str) -> MoqtViolation:
     """What most mistakes are."""
     return MoqtViolation(SessionCode.PROTOCOL_VIOLATION, problem)

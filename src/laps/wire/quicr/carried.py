@@ -20,7 +20,10 @@ from laps.wire.moqt.translate import decode_extensions
 from laps.wire.quicr.messages import DEFAULT_PRIORITY, Fragment, Terms
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from laps.wire.moqt.dialect import Dialect
+    from laps.wire.moqt.messages import KeyValue
 
 FRAGMENT_EXTENSION: Final = 0x3C51
 
@@ -46,9 +49,11 @@ def quicr_priority(priority: int | None) -> int:
     return DEFAULT_PRIORITY if priority is None else priority // _STEP
 
 
-def without_carried(extensions: bytes, dialect: Dialect) -> bytes:
-    """A client's own extensions, without one that only means something between relays."""
-    pairs = decode_extensions(extensions, dialect)
+def without_carried(extensions: bytes, pairs: Sequence[KeyValue], dialect: Dialect) -> bytes:
+    """A client's own extensions, without one that only means something between relays.
+
+    `pairs` are the same, as they were read.
+    """
     if all(type_ != FRAGMENT_EXTENSION for type_, _ in pairs):
         return extensions
     rest = [pair for pair in pairs if pair[0] != FRAGMENT_EXTENSION]
