@@ -174,14 +174,8 @@ class CachedGroup:
 
     def end(self) -> int | None:
         """The id after the last object, where the publisher has said which that is."""
-        for stream in self.streams:
-            scanner = stream.scan()
-            if scanner.last_object_id is None:
-                continue
-            ended = {ObjectStatus.END_OF_GROUP, ObjectStatus.END_OF_TRACK} & scanner.statuses
-            if ended or (stream.header.end_of_group and stream.fin):
-                return scanner.last_object_id + (0 if ended else 1)
-        return None
+        ends = (stream.end_id for stream in self.streams)
+        return next((end for end in ends if end is not None), None)
 
     def add_datagram(
         self, object_id: int, data: bytes, now: float, until: float | None = None

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from laps.ranges import Numbers
-from laps.wire.buffer import VARINT_MAX
+from laps.wire.buffer import VARINT_MAX, Incomplete, decode_varint
 from laps.wire.moqt.boundaries import BoundaryScanner
 from laps.wire.moqt.codes import MoqtViolation
 from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.objects import Object, ObjectReader
+from laps.wire.moqt.track_checking import ENDS
 
 if TYPE_CHECKING:
     from collections import deque
@@ -98,6 +99,7 @@ class CachedStream:
         "dropped_id",
         "fin",
         "header",
+        "is_part",
         "live",
         "malformed",
         "priority",
@@ -115,6 +117,8 @@ class CachedStream:
         "How urgent it is, as its sender has it; None where that is not known."
         self.ttl_us = 0
         "How long its objects are tried; 0 is for ever."
+        self.is_part = False
+        "It has some objects that other streams of its subgroup have left out, and no others."
         self.chunks: list[bytes | memoryview] = []
         self.size = 0
         self.base = 0
@@ -149,6 +153,17 @@ class CachedStream:
         if self.dropped_id is not None:
             return self.dropped_id + 1
         return self.scan().first_object_id
+
+    @property
+    def end_id(self) -> int | None:
+        """The id after the last object of the group, where this stream has said which that is."""
+        scanner = self.scan()
+        last = scanner.last_object_id
+        if last is None:
+            return None
+        if not ENDS.isdisjoint(scanner.statuses):
+            return last
+        return last + 1 if self.header.end_of_group and self.fin else None
 
     @property
     def since(self) -> float:
@@ -195,6 +210,14 @@ class CachedStream:
                 return False
             at += len(part)
         return True
+
+    def contradicts(self, data: memoryview) -> bool:
+        """Whether these bytes begin with the same object as it does, and that is another."""
+        try:
+            object_id, _ = decode_varint(data)
+        except Incomplete:
+            return False
+        return object_id == self.scan().first_object_id and not self.begins_with(data)
 
     def ended(self, *, fin: bool) -> None:
         """Nothing more comes; with a FIN it was all."""
@@ -251,6 +274,12 @@ class CachedStream:
         for first, upto in self._begun or ():
             if first < end and upto > begin:
                 yield max(first, begin), min(upto, end)
+
+    def has(self, object_id: int) -> bool:
+        """Whether an object has come whole, or was let go with others."""
+        if self.dropped_id is not None and object_id <= self.dropped_id:
+            return True
+        return object_id <= self.scan().complete_id and object_id in (self._begun or ())
 
     def has_any(self, first: int, end: int) -> bool:
         """Whether an object has begun, of those from one up to another, and is still here."""

@@ -116,16 +116,6 @@ class Cut(Outlet):
         self.begun = False
         "The object to begin with is there."
 
-    def begin_at(self, first: int) -> None:
-        """Begin at another object; nothing may have been written yet."""
-        self._first = first
-
-    def last_after(self, data: bytes) -> int:
-        """The last object that will have begun when these bytes are there too."""
-        scanner = self._scanner.copy()
-        scanner.feed(data)
-        return -1 if scanner.last_object_id is None else scanner.last_object_id
-
     def resume(self, scanner: BoundaryScanner, tail: bytes) -> None:
         """Go on from where a scanner stands; `tail` is what it has seen of the object under way."""
         self._scanner = scanner.copy()

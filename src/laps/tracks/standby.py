@@ -1,118 +1,201 @@
 """A stream of a subgroup that another source is sending already: held in readiness.
 
 Two publishers of a track, or two ways to one, are two sources of the same objects. The first stream
-of a subgroup counts. What the other has beyond it is held, and goes on where the first breaks off
-or ends: as a stream of its own, from the first object that nobody has seen.
+of a subgroup counts. What the other has beside it is held until it is known whether the first has
+it too:
+
+    before the last whole object of the first     it is sent apart, if nobody has brought it
+    after it                                      it waits; where the first breaks off or ends, the
+                                                  rest goes on as a stream of its own
+
+Nothing is looked at while data flows: half a second is little beside what a group lasts.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Protocol
 
-from laps.tracks.sinks import Cut
-from laps.wire.buffer import VARINT_MAX
+from laps.tracks.streams import IncomingStream, StreamOwner
+from laps.wire.buffer import encode_varint
+from laps.wire.moqt.boundaries import BoundaryScanner
+from laps.wire.moqt.codes import MoqtViolation
+from laps.wire.moqt.data import encode_subgroup_header
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
 
 if TYPE_CHECKING:
-    from laps.tracks.streams import IncomingStream
+    from laps.tracks.cached_stream import CachedStream
+    from laps.wire.moqt.boundaries import Boundary
 
-# Beyond this much, what the first stream has brought as well is let go.
+# What is held is looked through this often while more arrives,
+LOOK_S: Final = 0.5
+# and beyond this much: what the first stream has brought as well is let go.
 HELD_BYTES: Final = 256 * 1024
 # Who is so far ahead of the first is no second source of the same, and is given up.
 MAX_BYTES: Final = 8 * 1024 * 1024
 
 
-class _Feed:
-    """An `OutStream` into a stream that arrives."""
+class StandbyOwner(StreamOwner, Protocol):
+    """The track that a stream is of."""
 
-    def __init__(self, stream: IncomingStream) -> None:
-        self._stream = stream
-
-    @property
-    def over(self) -> bool:
-        """As `OutStream.over`."""
-        return self._stream.over
-
-    def write(self, data: bytes | memoryview, now: float) -> bool:
-        """As `OutStream.write`."""
-        self._stream.write(data, now)
-        return not self.over
-
-    def finish(self, data: bytes | memoryview, now: float) -> bool:
-        """As `OutStream.finish`."""
-        self._stream.finish(data, now)
-        return True
-
-    def reset(self, code: int, now: float) -> None:
-        """As `OutStream.reset`."""
-        if not self.over:
-            self._stream.reset(code, now)
+    def kept_of(self, group: int, subgroup: int) -> list[CachedStream]:
+        """What is kept of a subgroup, from whatever source."""
 
 
 class Standby:
     """An `OutStream` that holds what it is given until it is needed."""
 
-    def __init__(self, first: IncomingStream, head: bytes, rest: IncomingStream) -> None:
-        """`first` is the stream that counts, `rest` what this one goes on as, if it has to."""
+    def __init__(
+        self, owner: StandbyOwner, stream: IncomingStream, first: IncomingStream | None, now: float
+    ) -> None:
+        """`stream` is held, and `first` the one that counts; None if that has ended."""
         self.over = False
+        self._owner = owner
+        self._stream = stream
         self._first = first
-        self._rest = rest
-        self._cut = Cut(_Feed(rest), head, VARINT_MAX, first.header.has_extensions)
-        self._held: deque[bytes] = deque()
-        self.size = 0
+        self._header = replace(stream.header, subgroup=stream.subgroup)
+        self._scanner = BoundaryScanner(BETWEEN_RELAYS, stream.header.has_extensions)
+        self._held = bytearray()
+        self._base = 0
+        "Where in the stream what is held begins."
+        self._objects: deque[Boundary] = deque()
+        "Those that are held, as far as was looked."
+        self._look_at = now + LOOK_S
         self._fin = False
-        self._needed = False
+        self._compared = first is not None
+        "Whether its first object was looked at, which tells if it is the same as what has ended."
+        self._rest: IncomingStream | None = None
+        "What it goes on as, from the first object that nobody has brought."
+
+    @property
+    def size(self) -> int:
+        """How much is held."""
+        return len(self._held)
 
     def write(self, data: bytes | memoryview, now: float) -> bool:
         """As `OutStream.write`."""
-        if self._needed:
-            return self._cut.write(data, now)
-        if data and not self.over:
-            self._held.append(bytes(data))
-            self.size += len(data)
-            if self.size > HELD_BYTES:
-                self._let_go(now)
+        if self._rest is not None:
+            self._rest.write(data, now)
+            self.over = self._rest.over
+        elif not self.over:
+            self._held += data
+            if self._first is None or len(self._held) > HELD_BYTES or now >= self._look_at:
+                self._look(now)
         return not self.over
 
     def finish(self, data: bytes | memoryview, now: float) -> bool:
         """As `OutStream.finish`."""
-        if data:
-            self.write(data, now)
         self._fin = True
-        if self._needed and self._cut.begun:
-            return self._cut.finish(b"", now)
+        if self._rest is not None:
+            self._rest.finish(data, now)
+            self.over = True
+        else:
+            self.write(data, now)
         return not self.over
 
     def reset(self, code: int, now: float) -> None:
         """As `OutStream.reset`: its own source has given it up."""
-        self.over = True
-        self._held.clear()
-        if self._needed and self._cut.begun:
-            self._cut.reset(code, now)
+        if self._rest is not None and not self._rest.over:
+            self._rest.reset(code, now)
+        self._give_up()
 
     def take_over(self, now: float) -> None:
         """The first stream brings nothing more: go on after its last whole object."""
-        if self.over or self._needed:
+        if not self.over and self._rest is None:
+            self._look(now)
+            self._first = None
+            self._look(now)
+
+    def _give_up(self) -> None:
+        self.over = True
+        self._held.clear()
+        self._objects.clear()
+
+    def _look(self, now: float) -> None:
+        """Let go of what was brought by others, and send what was not."""
+        self._look_at = now + LOOK_S
+        scanner = self._scanner
+        try:
+            self._objects += scanner.feed(bytes(self._held[scanner.offset - self._base :]))
+        except MoqtViolation:
+            self._give_up()
             return
-        self._needed = True
-        self._cut.begin_at(self._seen_id() + 1)
-        held, self._held = self._held, deque()
-        for data in held:
-            self._cut.write(data, now)
-        if self._fin and self._cut.begun:
-            self._cut.finish(b"", now)
+        kept = self._owner.kept_of(self._header.group, self._stream.subgroup)
+        if not self._compared:
+            if not scanner.complete_objects and len(self._held) <= HELD_BYTES:
+                return
+            self._compared = True
+            first = memoryview(bytes(self._held[: self._objects[0][4]] if self._objects else b""))
+            if any(it.contradicts(first) for it in kept):
+                self._give_up()
+                return
+        seen, missing = self._seen_id(kept), bytearray()
+        last, end = -1, min((it.end_id for it in kept if it.end_id is not None), default=None)
+        while self._objects and (
+            self._objects[0][0] <= seen or (end is not None and self._objects[0][0] >= end)
+        ):
+            object_id, _, id_end, _, object_end, _ = self._objects[0]
+            if (end is None or object_id < end) and not any(it.has(object_id) for it in kept):
+                if object_end > scanner.offset:
+                    break  # not whole yet
+                after_id = self._held[id_end - self._base : object_end - self._base]
+                missing += encode_varint(object_id - last - 1) + after_id
+                last = object_id
+            self._objects.popleft()
+        if missing:
+            self._send_apart(missing, now)
+        if self._first is None and self._objects and self._objects[0][0] > seen:
+            self._go_on(now)
+            return
+        self._let_go()
+        if len(self._held) > MAX_BYTES or (self._fin and self._first is None):
+            self._give_up()
 
-    def _seen_id(self) -> int:
-        cached = self._first.cached
-        return -1 if cached is None else cached.scan().complete_id
+    def _seen_id(self, kept: list[CachedStream]) -> int:
+        """Up to which object it is known what the others have brought."""
+        if self._first is not None:
+            cached = self._first.cached
+            return -1 if cached is None else cached.scan().complete_id
+        return max((it.scan().complete_id for it in kept), default=-1)
 
-    def _let_go(self, now: float) -> None:
-        """What the first stream has brought as well need not be held."""
-        seen = self._seen_id()
-        while self._held and self._cut.last_after(self._held[0]) <= seen:
-            data = self._held.popleft()
-            self.size -= len(data)
-            self._cut.write(data, now)
-        if self.size > MAX_BYTES:
+    def _let_go(self) -> None:
+        """Nothing is held before the first object that waits."""
+        scanner = self._scanner
+        if self._objects:
+            upto = self._objects[0][1]
+        else:
+            upto = scanner.next_object_offset if scanner.payload_end is None else scanner.offset
+        del self._held[: upto - self._base]
+        self._base = upto
+
+    def _send_apart(self, objects: bytearray, now: float) -> None:
+        """Objects that the first has left out, on a stream of their own.
+
+        It ends at once, so that it is all there for a late joiner. It does not say where its group
+        ends.
+        """
+        part = self._made()
+        part.is_part = True
+        header = replace(self._header, end_of_group=False)
+        part.finish(encode_subgroup_header(header, BETWEEN_RELAYS) + objects, now)
+
+    def _go_on(self, now: float) -> None:
+        """All from here on is of this stream alone."""
+        object_id, _, id_end, *_ = self._objects[0]
+        held = bytes(self._held[id_end - self._base :])
+        self._held.clear()
+        self._objects.clear()
+        self._rest = self._made()
+        self._rest.is_rest = True
+        head = encode_subgroup_header(self._header, BETWEEN_RELAYS)
+        whole = head + encode_varint(object_id) + held
+        if self._fin:
+            self._rest.finish(whole, now)
             self.over = True
-            self._held.clear()
+        else:
+            self._rest.write(whole, now)
+
+    def _made(self) -> IncomingStream:
+        it = self._stream
+        return IncomingStream(self._owner, it.source, it.priority, it.ttl_us, it.exclude)

@@ -55,6 +55,7 @@ class IncomingStream:
         "first",
         "head",
         "header",
+        "is_part",
         "is_rest",
         "outs",
         "over",
@@ -85,6 +86,8 @@ class IncomingStream:
         "The first object that subscribers are given: they have those before it."
         self.is_rest = False
         "It goes on where another of its subgroup has broken off or ended."
+        self.is_part = False
+        "It has some objects that others of its subgroup have left out, and no others."
         self.outs: list[OutStream] = []
         self.cached: CachedStream | None = None
         self.over = False

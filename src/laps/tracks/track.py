@@ -16,7 +16,7 @@ the track's name. Bytes that are not are passed on to plain clients as they are,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from laps.routing.forwarding import FromPeer
@@ -31,8 +31,6 @@ from laps.tracks.subscription import PlainSubscriber, Subscription, Subscription
 from laps.tracks.upstream_fetch import FetchedStream
 from laps.types import Location, track_alias
 from laps.wire.moqt.codes import ResetCode
-from laps.wire.moqt.data import encode_subgroup_header
-from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.messages import TrackProperties
 
 if TYPE_CHECKING:
@@ -328,18 +326,21 @@ class Track:
 
     def _begin(self, stream: IncomingStream, rest: memoryview, now: float) -> bool:
         """A stream has a header, and `rest` after it: False if it is one that arrived before."""
+        if stream.is_part:
+            return True
         key = stream.header.group, stream.subgroup
         if stream.source not in self.senders:
             self._new_sender(stream, rest)
         other = self.streams.get(key)
         if other is not None and other.source != stream.source:
             if not other.is_silent(now):
-                self._stand_by(stream, other)
+                self._stand_by(stream, other, now)
                 return False
             # A publisher that is back sends it again; its old connection is not known to be dead.
             other.reset(ResetCode.SESSION_CLOSED, now)
-        earlier = () if stream.is_rest else self._earlier(stream)
+        earlier = () if stream.is_rest else self.kept_of(*key)
         if any(self._is_again(stream, it, rest, now) for it in earlier):
+            self._stand_by(stream, None, now)
             return False
         self.streams[key] = stream
         self.positions.heard(stream.source, Location(stream.header.group, 0), now)
@@ -349,22 +350,18 @@ class Track:
             self.cached.history.partial = True
         return True
 
-    def _earlier(self, stream: IncomingStream) -> list[CachedStream]:
-        """What is kept of the subgroup that a stream is of."""
-        group = self.cached.groups.get(stream.header.group)
-        streams = [] if group is None else group.streams
-        return [it for it in streams if it.subgroup == stream.subgroup]
+    def kept_of(self, group: int, subgroup: int) -> list[CachedStream]:
+        """As `StandbyOwner.kept_of`."""
+        kept = self.cached.groups.get(group)
+        return [] if kept is None else [it for it in kept.streams if it.subgroup == subgroup]
 
-    def _stand_by(self, stream: IncomingStream, other: IncomingStream) -> None:
-        """Another source sends the same: what it has beyond is held."""
-        if stream.header.has_extensions != other.header.has_extensions:
-            return
-        header = replace(stream.header, subgroup=stream.subgroup)
-        rest = IncomingStream(self, stream.source, stream.priority, stream.ttl_us, stream.exclude)
-        rest.is_rest = True
-        standby = Standby(other, encode_subgroup_header(header, BETWEEN_RELAYS), rest)
+    def _stand_by(self, stream: IncomingStream, other: IncomingStream | None, now: float) -> None:
+        """Another source sends the same, or has: what it has besides is held."""
+        standby = Standby(self, stream, other, now)
         stream.outs.append(standby)
-        self._standbys.setdefault((stream.header.group, stream.subgroup), []).append(standby)
+        if other is not None:
+            key = stream.header.group, stream.subgroup
+            self._standbys.setdefault(key, []).append(standby)
 
     def _is_again(
         self, stream: IncomingStream, cached: CachedStream, rest: memoryview, now: float
@@ -375,7 +372,7 @@ class Track:
         the same numbers: the first bytes tell. A flow from another relay may be gone as soon as its
         stream has ended, and the same arrive by another way a little later.
         """
-        if not cached.fin or cached.source == stream.source:
+        if not cached.fin or cached.is_part or cached.source == stream.source:
             return False
         if self.shared.may_send(cached.source):
             return True
@@ -386,7 +383,7 @@ class Track:
     def _broken_off(self, stream: IncomingStream) -> int:
         """The object to go on with, where the same subgroup arrived before and broke off."""
         first = 0
-        for cached in self._earlier(stream):
+        for cached in self.kept_of(stream.header.group, stream.subgroup):
             if cached.live or cached.fin:
                 continue
             first = max(first, cached.scan().complete_id + 1)
@@ -409,6 +406,7 @@ class Track:
                 stream.outs.append(out)
         stream.cached = self.cached.open(stream.header, stream.source, now)
         stream.cached.priority, stream.cached.ttl_us = stream.priority, stream.ttl_us
+        stream.cached.is_part = stream.is_part
         if rest:
             stream.cached.append(rest, now)
         if self.joining:
@@ -462,7 +460,8 @@ class Track:
         One that is here has the same first bytes. Of others the group tells, unless the publisher
         has said how far it is.
         """
-        if rest and (earlier := self._earlier(stream)):
+        earlier = self.kept_of(stream.header.group, stream.subgroup)
+        if rest and earlier:
             return not any(cached.begins_with(rest) for cached in earlier)
         if not isinstance(stream.source, FromPeer):
             publication = self._publishers.get(stream.source)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laps.types import Location
+from laps.wire.moqt.data import ObjectStatus
 from support.moqt import MoqtNet
 from support.moqt_streams import DRAFTS, Obj, objects_of
 
@@ -99,6 +100,110 @@ def test_a_long_group_of_two_is_not_held_twice() -> None:
     scene.one.leave()
     two.write(Obj(400, b"last"), fin=True)
     assert scene.got() == [(5, number) for number in range(401)]
+
+
+# -- objects that only one of them has -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ends", ["both live on", "the first ends", "the first leaves", "both end"])
+def test_what_only_the_second_has_in_the_middle_is_delivered(scene: Stage, ends: str) -> None:
+    """Late, if need be, and every object once."""
+    first = scene.one.open(scene.aliases[scene.one], 5, *objects_of(0, 1))
+    scene.net.run(0.05)
+    second = scene.two.open(scene.aliases[scene.two], 5, *objects_of(0, 1, 2))
+    scene.net.run(0.05)
+    first.write(*objects_of(4, 7))
+    scene.net.run(0.05)
+    second.write(*objects_of(3, 4, 5, 6))
+    scene.net.run(0.05)
+    if ends == "the first leaves":
+        scene.one.leave()
+    elif ends != "both live on":
+        first.finish()
+    scene.net.run(1.0)
+    second.write(*objects_of(7, 8), fin=ends == "both end")
+    scene.net.run(1.0)
+    if ends == "both live on":
+        first.write(*objects_of(8, 9))
+        scene.net.run(0.05)
+    expected = [(5, number) for number in range(10 if ends == "both live on" else 9)]
+    assert scene.got() == expected
+    late = scene.net.app(scene.sub.edge.relay)
+    late.fetch("demo/t", (5, 0), (5, 8))
+    scene.net.run(0.5)
+    assert late.fetched.places == expected[:8]
+
+
+@pytest.mark.parametrize("ids", [(0, 1, 2, 3, 4), (2, 3, 5), (0, 1, 4), (0, 1, 2, 3, 4, 5, 6)])
+def test_what_only_the_second_has_of_a_stream_that_has_ended_is_delivered(
+    scene: Stage, ids: tuple[int, ...]
+) -> None:
+    scene.one.stream(scene.aliases[scene.one], 5, *objects_of(0, 1, 4))
+    scene.net.run(0.05)
+    second = scene.two.open(scene.aliases[scene.two], 5, *objects_of(*ids[:2]))
+    scene.net.run(0.05)
+    second.write(*objects_of(*ids[2:]), fin=True)
+    assert scene.got() == [(5, number) for number in sorted({0, 1, 4, *ids})]
+
+
+def test_of_one_that_sends_something_else_under_the_same_ids_nothing_is_delivered(
+    scene: Stage,
+) -> None:
+    """It may have begun anew while its old connection is not known to be dead."""
+    scene.one.stream(scene.aliases[scene.one], 5, *objects_of(0, 1, 4))
+    scene.net.run(0.05)
+    other = [Obj(number, b"other") for number in range(6)]
+    scene.two.stream(scene.aliases[scene.two], 5, *other)
+    assert scene.got() == [(5, 0), (5, 1), (5, 4)]
+
+
+def test_a_third_publisher_brings_nothing_twice(scene: Stage) -> None:
+    third = scene.net.app(scene.two.edge.relay)
+    alias = third.publish("demo/t")
+    scene.net.run(0.2)
+    apps = [(scene.one, scene.aliases[scene.one]), (scene.two, scene.aliases[scene.two])]
+    streams = [app.open(name, 5, *objects_of(0)) for app, name in [*apps, (third, alias)]]
+    scene.net.run(0.05)
+    for stream, ids in zip(streams, [(3, 6), (1, 3, 4, 6), (1, 2, 3, 4, 5, 6)], strict=True):
+        stream.write(*objects_of(*ids))
+        scene.net.run(0.6)
+    for stream in streams:
+        stream.write(*objects_of(7))
+        scene.net.run(0.6)
+    scene.one.leave()
+    scene.net.run(0.1)
+    for stream in streams[1:]:
+        stream.write(*objects_of(8), fin=True)
+    assert scene.got() == [(5, number) for number in range(9)]
+
+
+def test_nothing_is_delivered_after_the_end_of_a_group(scene: Stage) -> None:
+    """One of them is mistaken; subscribers are not to think the track malformed."""
+    end = Obj(2, status=ObjectStatus.END_OF_GROUP)
+    scene.one.stream(scene.aliases[scene.one], 5, Obj(0, b"0"), end)
+    scene.net.run(0.05)
+    scene.two.stream(scene.aliases[scene.two], 5, *objects_of(0, 1, 2, 3))
+    got = scene.got()
+    assert (5, 1) in got
+    assert (5, 3) not in got
+    assert len(got) == len(set(got))
+
+
+def test_a_long_group_with_gaps_is_filled_while_both_live() -> None:
+    scene = Stage((0, 0, 0), DRAFTS[0])
+    one = scene.one.open(scene.aliases[scene.one], 5, Obj(0, b"0"))
+    two = scene.two.open(scene.aliases[scene.two], 5, Obj(0, b"0"))
+    for number in range(1, 400):
+        if number % 10:
+            one.write(Obj(number, bytes(2000)))
+        two.write(Obj(number, bytes(2000)))
+        scene.net.run(0.01)
+    got = scene.got()
+    assert len(got) == len(set(got))
+    assert {number for _, number in got} >= set(range(300))
+    track = next(iter(scene.sub.edge.relay.tracks))
+    held = sum(standby.size for all_ in track._standbys.values() for standby in all_)
+    assert held < 300_000
 
 
 # -- one that counts otherwise, or lies ------------------------------------------------------------
