@@ -277,11 +277,7 @@ class MoqtSubscription(EdgeSubscription):
         begin = cached.first_id
         missing = [item for item in before if begin is None or item.object_id < begin]
         cut = self._cut(out, cached.header, subgroup, first, missing, now)
-        if cached.base:
-            cut.resume(cached.scanner, cached.tail())
-        else:
-            for chunk in cached.chunks:
-                cut.write(chunk, now)
+        cut.write_kept(cached, now)
         if live is None:
             cut.finish(b"", now)
         else:

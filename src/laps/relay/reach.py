@@ -196,15 +196,15 @@ class Reach:
             elif out.write(whole, now):
                 self._add(key, stream, node_id, out)
             return
-        # Its beginning is kept no more: from the next object on, as a subscriber here has it.
-        scanner = cached.scan()
+        # Its beginning is kept no more: from the first object that is, as a subscriber here has it.
+        cached.scan()
         if cached.malformed:
             return
         out = self.open_stream(node_id, key, stream.priority, stream.ttl_us)
         header = replace(stream.header, subgroup=stream.subgroup)
         head = encode_subgroup_header(header, BETWEEN_RELAYS)
         cut = Cut(out, head, 0, header.has_extensions)
-        cut.resume(scanner, cached.tail())
+        cut.write_kept(cached, now)
         self._add(key, stream, node_id, cut)
 
     def _add(self, key: TrackKey, stream: IncomingStream, node_id: NodeId, out: OutStream) -> None:

@@ -211,13 +211,17 @@ class CachedStream:
             at += len(part)
         return True
 
-    def contradicts(self, data: memoryview) -> bool:
-        """Whether these bytes begin with the same object as it does, and that is another."""
+    def contradicts(self, header: SubgroupHeader, data: memoryview) -> bool:
+        """Whether what follows another stream's header begins with an object of it that differs."""
         try:
             object_id, _ = decode_varint(data)
-        except Incomplete:
+            if object_id == self.scan().first_object_id:
+                return not self.begins_with(data)
+            items = ObjectReader(header, BETWEEN_RELAYS, VARINT_MAX).feed(data)
+        except (Incomplete, MoqtViolation):
             return False
-        return object_id == self.scan().first_object_id and not self.begins_with(data)
+        known = next(self.objects(0.0, object_id, object_id), None) if items else None
+        return known is not None and known.payload != items[0].payload
 
     def ended(self, *, fin: bool) -> None:
         """Nothing more comes; with a FIN it was all."""
@@ -305,6 +309,14 @@ class CachedStream:
                 break
             last = item.object_id
         return last + 1
+
+    def scanner_at_base(self) -> BoundaryScanner | None:
+        """A scanner that stands where what is here begins; None where that is inside an object."""
+        if self._gone_until is not None or self.malformed:
+            return None
+        scanner = BoundaryScanner(BETWEEN_RELAYS, self.header.has_extensions, self.base)
+        scanner.last_object_id = self.dropped_id
+        return scanner
 
     def tail(self) -> bytes:
         """What has come of the object under way, as of the last scan."""

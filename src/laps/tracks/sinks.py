@@ -15,6 +15,7 @@ from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.translate import StreamTranslator
 
 if TYPE_CHECKING:
+    from laps.tracks.cached_stream import CachedStream
     from laps.tracks.ports import OutStream
     from laps.wire.moqt.dialect import Dialect
 
@@ -120,6 +121,17 @@ class Cut(Outlet):
         """Go on from where a scanner stands; `tail` is what it has seen of the object under way."""
         self._scanner = scanner.copy()
         self._kept = [tail] if tail else []
+
+    def write_kept(self, cached: CachedStream, now: float) -> None:
+        """Begin with what is kept of a stream, an object that is under way too."""
+        if cached.base:
+            scanner = cached.scanner_at_base()
+            if scanner is None:  # the object under way is not kept: go on with the next
+                self.resume(cached.scan(), cached.tail())
+                return
+            self.resume(scanner, b"")
+        for chunk in cached.chunks:
+            self.write(chunk, now)
 
     def write(self, data: bytes | memoryview, now: float) -> bool:
         """As `OutStream.write`."""

@@ -127,7 +127,7 @@ class Standby:
                 return
             self._compared = True
             first = memoryview(bytes(self._held[: self._objects[0][4]] if self._objects else b""))
-            if any(it.contradicts(first) for it in kept):
+            if any(it.contradicts(self._header, first) for it in kept):
                 self._give_up()
                 return
         seen, missing = self._seen_id(kept), bytearray()

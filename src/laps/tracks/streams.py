@@ -129,6 +129,11 @@ class IncomingStream:
                 out.reset(code, now)
         self._closed(now, fin=False)
 
+    def keep_in(self, cached: CachedStream) -> None:
+        """What arrives of it is kept, and what it is like."""
+        self.cached = cached
+        cached.priority, cached.ttl_us, cached.is_part = self.priority, self.ttl_us, self.is_part
+
     def is_silent(self, now: float) -> bool:
         """Whether nothing has arrived of it for a while."""
         return self.cached is not None and now - self.cached.touched > SILENT_S

@@ -404,10 +404,8 @@ class Track:
             out = subscriber.open(stream, whole, rest, fin, now)
             if out is not None:
                 stream.outs.append(out)
-        stream.cached = self.cached.open(stream.header, stream.source, now)
-        stream.cached.priority, stream.cached.ttl_us = stream.priority, stream.ttl_us
-        stream.cached.is_part = stream.is_part
-        if rest:
+        stream.keep_in(self.cached.open(stream.header, stream.source, now))
+        if rest and stream.cached is not None:
             stream.cached.append(rest, now)
         if self.joining:
             self.shared.began.append((self.key, stream, fin))
@@ -457,12 +455,14 @@ class Track:
     def _is_of_another_life(self, stream: IncomingStream, rest: memoryview) -> bool:
         """Whether the first stream of the only sender has nothing to do with what is here.
 
-        One that is here has the same first bytes. Of others the group tells, unless the publisher
-        has said how far it is.
+        The first object tells, if it is here. Of others the group does, unless the publisher has
+        said how far it is.
         """
         earlier = self.kept_of(stream.header.group, stream.subgroup)
-        if rest and earlier:
-            return not any(cached.begins_with(rest) for cached in earlier)
+        if rest and any(cached.contradicts(stream.header, rest) for cached in earlier):
+            return True
+        if rest and any(cached.begins_with(rest) for cached in earlier):
+            return False
         if not isinstance(stream.source, FromPeer):
             publication = self._publishers.get(stream.source)
             if publication is not None and publication.continues:

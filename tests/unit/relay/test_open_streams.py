@@ -137,6 +137,30 @@ def test_a_late_relay_begins_with_a_whole_object() -> None:
     assert places(tree.two) == list(range(9))
 
 
+@pytest.mark.parametrize("cut", [1, 2, 3, 4, 50, 1002])
+@pytest.mark.parametrize(("cache", "first"), [(LIMITS[1], 29), (LIMITS[2], 0)])
+def test_a_late_relay_gets_an_object_whole_that_is_half_there(
+    cache: CacheLimits, first: int, cut: int
+) -> None:
+    tree = Tree(cache)
+    tree.net.subscribe(tree.second, tree.two, TRACK)
+    tree.begin()
+    tree.objects(30)
+    last = bytes(range(250)) * 4
+    data = body([Obj(30, last)], last=29)
+    tree.net.publish(tree.origin, tree.pub, TRACK, 0, data[:cut], fin=False)
+    tree.net.subscribe(tree.first, tree.one, TRACK)
+    tree.net.publish(tree.origin, tree.pub, TRACK, 0, data[cut:], fin=False)
+    tree.written = 30
+    tree.objects(2)
+    assert places(tree.one)[-3:] == [30, 31, 32]
+    assert places(tree.one)[0] <= first + 1
+    (stream,) = tree.one.streams
+    seen = InStream(BETWEEN_RELAYS, (0, 0, 0, 0, 0), 0, bytearray(stream.data))
+    assert seen.objects[-3].payload == last
+    assert places(tree.two) == list(range(33))
+
+
 @pytest.mark.parametrize("cache", LIMITS, ids=["nothing kept", "little kept", "all kept"])
 def test_a_relay_whose_link_breaks_and_returns_goes_on(cache: CacheLimits) -> None:
     tree = Tree(cache)
