@@ -11,6 +11,7 @@ from where it is.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from laps.edge.client import EdgeSubscription
@@ -252,8 +253,10 @@ class QuicrSubscription(EdgeSubscription):
         else:
             group = self.track.cached.groups.get(item.group)
             until = None if group is None else group.until.get(item.object_id)
+            discardable = group is not None and item.object_id in group.discardable
             fragment = Fragment(item.group, item.object_id, 0, item.payload, True)
-            self.take(fragment, Terms(priority=quicr_priority(item.priority)), until, now)
+            terms = Terms(priority=quicr_priority(item.priority), discardable=discardable)
+            self.take(fragment, terms, until, now)
         self.pump(now)
 
     def fragments(self, fragments: list[Fragment], terms: Terms, data: bytes, now: float) -> None:
@@ -277,6 +280,8 @@ class QuicrSubscription(EdgeSubscription):
             self._begin(Location(fragment.group, fragment.object_id))
         group = self.track.cached.groups.get(fragment.group)
         until = None if group is None else group.until.get(fragment.object_id)
+        if group is not None and fragment.object_id in group.discardable:
+            terms = replace(terms, discardable=True)
         self.pass_on(fragment, terms, until, now)
 
     def pass_on(self, fragment: Fragment, terms: Terms, until: float | None, now: float) -> None:

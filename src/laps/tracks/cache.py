@@ -72,6 +72,7 @@ class CachedGroup:
     __slots__ = (
         "at",
         "datagrams",
+        "discardable",
         "due",
         "fetched",
         "gone",
@@ -95,6 +96,8 @@ class CachedGroup:
         self.datagrams: dict[int, tuple[float, bytes]] = {}
         self.pieced: set[int] = set()
         "Those of them that came in several datagrams: they may be larger than one can be."
+        self.discardable: set[int] = set()
+        "Those of them that are dropped first where there is too much."
         self.until: dict[int, float] = {}
         "When objects that came in datagrams are of no use any more, where somebody said so."
         self.fetched: dict[int, tuple[float, Object]] = {}
@@ -178,11 +181,19 @@ class CachedGroup:
         return next((end for end in ends if end is not None), None)
 
     def add_datagram(
-        self, object_id: int, data: bytes, now: float, until: float | None = None
+        self,
+        object_id: int,
+        data: bytes,
+        now: float,
+        until: float | None = None,
+        *,
+        discardable: bool = False,
     ) -> None:
         """Keep an object that arrived in a datagram, or in several; at most until a time."""
         if object_id not in self.datagrams:
             self.datagrams[object_id] = (now, data)
+            if discardable:
+                self.discardable.add(object_id)
             if until is not None:
                 self.until[object_id] = until
                 self.track.cache.look_at(self, until + AGAIN_S)
@@ -193,6 +204,7 @@ class CachedGroup:
         past = [object_id for object_id, until in self.until.items() if until < now]
         for object_id in past:
             del self.until[object_id]
+            self.discardable.discard(object_id)
             _, data = self.datagrams.pop(object_id)
             self.grow(-len(data))
         return len(past)

@@ -151,5 +151,5 @@ class Datagrams:
             until = now + terms.best_before_ms / 1000 if terms.best_before_ms else None
             group = self._track.cached.group(item.group, now)
             group.pieced.add(item.object_id)
-            group.add_datagram(item.object_id, whole, now, until)
+            group.add_datagram(item.object_id, whole, now, until, discardable=terms.discardable)
         return len(self._track.subscribers)

@@ -348,6 +348,24 @@ def test_what_is_left_of_it_shrinks_on_the_way() -> None:
     check_empty(net)
 
 
+@pytest.mark.parametrize("relays", [1, 3])
+def test_terms_of_what_is_kept_are_those_of_before(relays: int) -> None:
+    net, pub, sub = stage(relays)
+    early = QuicrApp(net, sub.edge.relay).subscribe("demo/t", datagrams=True)
+    post = pub.publish("demo/t", datagrams=True)
+    net.run(0.1)
+    post.datagrams(0, 0, b"x" * 2500, best_before_ms=7000, priority=2, discardable=True)
+    post.datagrams(0, 1, b"y" * 2500, best_before_ms=7000, priority=2)
+    assert early.places == [(0, 0), (0, 1)]
+    net.run(1)
+    late = sub.subscribe("demo/t", Intent.CATCH_UP, datagrams=True)
+    net.run(0.1)
+    assert late.places == [(0, 0), (0, 1)]
+    terms = {(d.fragment.object_id, d.terms.discardable, d.terms.priority) for d in late.datagrams}
+    assert terms == {(0, True, 2), (1, False, 2)}
+    assert all(5000 < datagram.terms.best_before_ms <= 6000 for datagram in late.datagrams)
+
+
 def test_terms_are_passed_on() -> None:
     net, pub, sub = stage(3)
     media = sub.subscribe("demo/t", datagrams=True)
