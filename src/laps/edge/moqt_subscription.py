@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from laps.edge.client import EdgeSubscription
 from laps.edge.moqt_filters import absolute, beginning
 from laps.edge.moqt_replay import Begun, Replay, fetched_of, written
+from laps.routing.forwarding import FromPeer
 from laps.tracks.sinks import Cut, Translated
 from laps.tracks.subscription import ESTABLISHED, SubscriptionState
 from laps.types import Location
@@ -335,6 +336,9 @@ class MoqtSubscription(EdgeSubscription):
         group = stream.header.group
         if group >= self.start.group or self._filter.type is not FilterType.LARGEST_OBJECT:
             return False
+        if isinstance(stream.source, FromPeer) and stream.source not in self._groups:
+            # A relay may send what was before, to whoever has just joined; the next stream tells.
+            self._groups[stream.source] = group
         return group > self._groups.get(stream.source, -1)
 
     def _passes(self, group: int) -> bool:

@@ -14,28 +14,35 @@ from typing import TYPE_CHECKING, Final
 from laps.relay.framing import DirectStream, Wrapped
 from laps.relay.passing import DROPPED
 from laps.routing.forwarding import FromClient, FromPeer, ToNode
+from laps.tracks.again import as_datagrams, following, recent
+from laps.tracks.cached_stream import CachedStream
 from laps.tracks.sinks import Cut
-from laps.types import Location
 from laps.wire.moqt.data import encode_subgroup_header
 from laps.wire.moqt.dialect import BETWEEN_RELAYS
+from laps.wire.objects import encode_datagram_header
+from laps.wire.quicr.carried import datagram_rank
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from laps.infobase.nodes import Nodes, SessionId
     from laps.relay.peers import Links
+    from laps.relay.sets import Sets
     from laps.relay.stub import StubClient
-    from laps.routing.forwarding import Fib
-    from laps.tracks.cached_stream import CachedStream
+    from laps.routing.forwarding import Fib, Flow
+    from laps.tracks.again import Kept
     from laps.tracks.ports import Client, OutStream
     from laps.tracks.streams import IncomingStream
     from laps.tracks.track import Track
     from laps.tracks.tracks import Tracks
-    from laps.types import NodeId, TrackHash, TrackKey
+    from laps.types import Location, NodeId, TrackHash, TrackKey
     from laps.wire.extensions import RelayRequest, RelayResponse
 
 # As long as data may arrive before its set.
 JOINING_S: Final = 1.0
+
+# A node tells what it wants right after it is known itself.
+MEETING_S: Final = 2.0
 
 # Somebody waits for it, and what is live matters more to others: in the middle.
 DIRECT_PRIORITY: Final = 128
@@ -67,8 +74,12 @@ class Reach:
         links: Links,
         stubs: Mapping[SessionId, StubClient],
         tracks: Tracks,
+        sets: Sets,
         fib: Fib,
+        hold_s: float,
+        hold_bytes: int,
     ) -> None:
+        """What came in the last `hold_s` is sent again to a relay that could not hear of it."""
         self.received: deque[RelayRequest | RelayResponse] = deque()
         "Requests and answers that are for this relay."
         self.told: dict[tuple[NodeId, TrackKey], Location] = {}
@@ -80,7 +91,12 @@ class Reach:
         self._links = links
         self._stubs = stubs
         self._tracks = tracks
+        self._sets = sets
         self._fib = fib
+        self._hold_s = hold_s
+        self._hold_bytes = hold_bytes
+        self._met: dict[NodeId, float] = {}
+        "Since when a way to each node is known."
         self._opened = 0
         self._joined: dict[tuple[NodeId, TrackKey], list[OutStream]] = {}
         "The open streams that nodes joined late, by node and track."
@@ -143,27 +159,68 @@ class Reach:
         """A node joins a track: give it the streams that are open, from their beginning.
 
         Where it has asked how far the track is, its subscribe may be late by whole groups: it is
-        given those too.
+        given those too. So is a node that could not tell us earlier that it wants the track.
         """
         for stream in list(track.streams.values()):
             if stream.source is client:
                 self._join(track.key, stream, node_id, fin=False, now=now)
         if self._shares_set(client, track.key, node_id):
             track.joining[node_id] = now + JOINING_S
+        kept: list[Kept] = []
+        if self._is_early(track, self._met.get(node_id, 0.0), now):
+            kept += recent(track.cached, now - self._hold_s, self._hold_bytes, now)
         told = self.told.pop((node_id, track.key), None)
-        if told is None:
-            return
-        for group_id in sorted(group for group in track.cached.groups if group >= told.group):
-            for cached in track.cached.groups[group_id].streams:
-                if cached.source is client and cached.fin and not cached.base:
-                    self._send_again(node_id, track.key, cached, told, now)
+        if told is not None:
+            known = set(map(_place, kept))
+            kept += [it for it in following(track.cached, told, now) if _place(it) not in known]
+        flow = self._sets.flow(FromClient(client, track.key)) if kept else None
+        for item in kept:
+            if isinstance(item, CachedStream):
+                if item.source is client:
+                    self._send_again(node_id, track.key, item, now)
+            elif flow is not None:
+                for data in as_datagrams(*item, now):
+                    self._send_datagram(flow, track.key, node_id, data)
 
     def join_stub(self, stub: StubClient, track: TrackHash, now: float) -> None:
-        """A Stub joins a track: give it the streams that are open, but its own."""
-        found = self._tracks.get(track.full_name_hash)
-        for stream in () if found is None else list(found.streams.values()):
+        """A Stub joins a track: give it what `catch_up` gives a node, but its own."""
+        found, node_id = self._tracks.get(track.full_name_hash), stub.peer.node_id
+        if found is None:
+            return
+        for stream in list(found.streams.values()):
             if stub not in (stream.source, stream.exclude):
-                self._join(track.full_name_hash, stream, stub.peer.node_id, fin=False, now=now)
+                self._join(found.key, stream, node_id, fin=False, now=now)
+        if self._is_early(found, stub.since, now):
+            for item in recent(found.cached, now - self._hold_s, self._hold_bytes, now):
+                if not isinstance(item, CachedStream):
+                    for data in as_datagrams(*item, now):
+                        stub.send_datagram(track, data, datagram_rank(data))
+                elif item.source is not stub:
+                    self._send_again(node_id, found.key, item, now)
+
+    def met(self, node_id: NodeId, now: float) -> None:
+        """A way to a node is known."""
+        self._met.setdefault(node_id, now)
+
+    def lost(self, node_id: NodeId) -> None:
+        """No way leads to a node any more."""
+        self._met.pop(node_id, None)
+
+    def _is_early(self, track: Track, met: float, now: float) -> bool:
+        """Whether a node may have wanted a track before what is here of it came.
+
+        It has told us of what it wants as soon as it could, or the track has just begun.
+        """
+        oldest = next(iter(track.cached.groups.values()), None)
+        return met >= now - MEETING_S or (oldest is not None and oldest.at >= now - self._hold_s)
+
+    def _send_datagram(self, flow: Flow, key: TrackKey, node_id: NodeId, data: bytes) -> None:
+        """A datagram once more, by the way that leads to a node; others there have it already."""
+        for link_id, out in flow.outs.items():
+            link = self._links.links.get(link_id)
+            if node_id in out.nodes and link is not None:
+                header = encode_datagram_header(out.sns_id, key, len(data))
+                link.send_datagram(header + data, datagram_rank(data))
 
     def serve_joining(self, now: float) -> None:
         """Streams began while nodes join their tracks.
@@ -220,17 +277,13 @@ class Reach:
             if not out.over:
                 out.reset(DROPPED, now)
 
-    def _send_again(
-        self, node_id: NodeId, key: TrackKey, cached: CachedStream, told: Location, now: float
-    ) -> None:
-        """A stream that has ended, if some of it came after what a node was told."""
-        header, last = cached.header, cached.scan().complete_id
-        if Location(header.group, last) > told:
+    def _send_again(self, node_id: NodeId, key: TrackKey, cached: CachedStream, now: float) -> None:
+        """A stream that has ended, if all of it is here."""
+        if cached.fin and not cached.base:
             priority = DIRECT_PRIORITY if cached.priority is None else cached.priority
             out = self.open_stream(node_id, key, priority, cached.ttl_us)
-            out.finish(
-                b"".join((encode_subgroup_header(header, BETWEEN_RELAYS), *cached.chunks)), now
-            )
+            head = encode_subgroup_header(cached.header, BETWEEN_RELAYS)
+            out.finish(b"".join((head, *cached.chunks)), now)
 
     def _shares_set(self, client: Client, key: TrackKey, node_id: NodeId) -> bool:
         """Whether a publisher's track goes to a node by a set that has others in it."""
@@ -241,3 +294,8 @@ class Reach:
             return len(flow.targets) > 1
         sets = [out.nodes for out in flow.outs.values()]
         return any(node_id in nodes and len(nodes) > 1 for nodes in sets)
+
+
+def _place(kept: Kept) -> object:
+    """What tells one from another."""
+    return kept if isinstance(kept, CachedStream) else kept[:2]

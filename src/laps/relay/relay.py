@@ -99,11 +99,12 @@ class Relay:
         self._sets = Sets(self.fib, self.links)
         self.tracks = Tracks(self_info.id, self.subscribes, self.fib, settings.cache)
         self._began = self.tracks.shared.began
-        self.data = DataPlane(
-            self.fib, self._sets, self.links, self.tracks, settings.hold_s, settings.hold_bytes
-        )
+        hold = settings.hold_s, settings.hold_bytes
+        self.data = DataPlane(self.fib, self._sets, self.links, self.tracks, *hold)
         self._stubs: dict[SessionId, StubClient] = {}
-        self.reach = Reach(self_info.id, self.nodes, self.links, self._stubs, self.tracks, self.fib)
+        self.reach = Reach(
+            self.id, self.nodes, self.links, self._stubs, self.tracks, self._sets, self.fib, *hold
+        )
         corrections = Corrections(self.id, self.journal, self.counters)
         self.extensions = Extensions(
             self_info.id,
@@ -145,13 +146,7 @@ class Relay:
             self_info.id, self.rules, self.links, self.nodes, self.journal, self.counters
         )
         self._introduction = Introduction(
-            self_info.id,
-            role,
-            self.links,
-            self.nodes,
-            self.extensions,
-            self._exchange,
-            self._subscribes,
+            self.id, role, self.links, self.nodes, self.extensions, self._exchange, self._subscribes
         )
         self._nearest_edge = NearestEdge(
             self.links, self._subscribes, self._introduction, self._timers

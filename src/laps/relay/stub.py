@@ -58,6 +58,11 @@ class StubClient:
         self._sets: dict[TrackKey, SnsId] = {}
 
     @property
+    def since(self) -> float:
+        """When it came."""
+        return self._link.opened_at
+
+    @property
     def sets(self) -> Mapping[TrackKey, SnsId]:
         """The sets that it is sent tracks under, by the tracks' hashes."""
         return self._sets

@@ -307,6 +307,7 @@ class SubscribeExchange:
 
     def node_known(self, node_id: NodeId, now: float) -> None:
         """A way to a node is known; where its subscribes came first, open streams wait for it."""
+        self._reach.met(node_id, now)
         if self._orphans.pop(node_id, None) is None:
             return
         for key in self._subscribes.of(node_id):
@@ -317,6 +318,7 @@ class SubscribeExchange:
 
     def purge(self, node_id: NodeId, now: float) -> None:
         """No way leads to a node any more, so nothing can be sent to its subscribers."""
+        self._reach.lost(node_id)
         self._seen.purge_source(node_id)
         self._subscribes.purge_source(node_id)
 
