@@ -129,7 +129,7 @@ class PublishedStreams:
     def _checker(self, publication: Publication, now: float) -> TrackChecker:
         if publication.checker is None:
             track = self._edge.relay.tracks.track(publication.hash, now)
-            publication.checker = TrackChecker(SentBefore(track, self._client, now))
+            publication.checker = TrackChecker(SentBefore(track.cached, self._client, now))
         return publication.checker
 
     def reset(self, stream_id: int, code: int, now: float) -> None:

@@ -178,7 +178,7 @@ class Reach:
             if isinstance(item, CachedStream):
                 if item.source is client:
                     self._send_again(node_id, track.key, item, now)
-            elif flow is not None:
+            elif flow is not None and item[0].source is client:
                 for data in as_datagrams(*item, now):
                     self._send_datagram(flow, track.key, node_id, data)
 

@@ -260,6 +260,7 @@ class Relay:
         """The peer gave a stream up."""
         if stream_id & 2:
             self.data.reset(link.id, stream_id, code, now)
+            self.reach.serve_joining(now)
         else:
             self._control_streams.ended(link.id, stream_id, now)
 
@@ -295,6 +296,7 @@ class Relay:
         self._paths.srtt_changed(peer, now)
         self.fib.close_link(link.id)
         self._sets.changed(now)
+        self.reach.serve_joining(now)
         if peer is self._subscribes.parent and peer.control is None:
             self._introduction.adopt_parent(now)
         for held in self._admission.released(peer.node_id):
@@ -370,6 +372,7 @@ class Relay:
             self._subscribes.announced(info, added=False)
         self.extensions.client_closed(client, now)
         self.data.close_source(client, now)
+        self.reach.serve_joining(now)
 
     def publish(
         self,
@@ -390,6 +393,7 @@ class Relay:
     def publish_reset(self, client: Client, stream_key: Hashable, code: int, now: float) -> None:
         """A publisher gave a stream up."""
         self.data.reset(client, stream_key, code, now)
+        self.reach.serve_joining(now)
 
     def publish_datagram(self, client: Client, track: TrackHash, data: bytes, now: float) -> bool:
         """A publisher's datagram; False if its object arrived before."""

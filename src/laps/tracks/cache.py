@@ -79,6 +79,7 @@ class CachedGroup:
         "id",
         "pieced",
         "size",
+        "source",
         "streams",
         "track",
         "until",
@@ -94,6 +95,8 @@ class CachedGroup:
         "When it is looked at, to see what of it has expired."
         self.streams: list[CachedStream] = []
         self.datagrams: dict[int, tuple[float, bytes]] = {}
+        self.source: Source | None = None
+        "Who sent the datagrams; None where there are none, or several did."
         self.pieced: set[int] = set()
         "Those of them that came in several datagrams: they may be larger than one can be."
         self.discardable: set[int] = set()
@@ -188,9 +191,12 @@ class CachedGroup:
         until: float | None = None,
         *,
         discardable: bool = False,
+        source: Source | None = None,
     ) -> None:
         """Keep an object that arrived in a datagram, or in several; at most until a time."""
         if object_id not in self.datagrams:
+            if source != self.source:
+                self.source = None if self.datagrams else source
             self.datagrams[object_id] = (now, data)
             if discardable:
                 self.discardable.add(object_id)

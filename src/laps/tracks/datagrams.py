@@ -77,12 +77,13 @@ class Datagrams:
             self._track.start_over()
         self._track.positions.heard(source, Location(item.group, item.object_id), now)
         if carried is not None:
-            return self._fragment(data, item, *carried, exclude, now)
+            return self._fragment(data, item, *carried, source, exclude, now)
         self._track.cached.saw(Location(item.group, item.object_id))
         for client, subscriber in list(self._track.subscribers.items()):
             if client is not exclude:
                 subscriber.datagram(data, item, now)
-        self._track.cached.group(item.group, now).add_datagram(item.object_id, data, now)
+        group = self._track.cached.group(item.group, now)
+        group.add_datagram(item.object_id, data, now, source=source)
         return len(self._track.subscribers)
 
     def _pass_datagram(self, data: bytes, exclude: Client | None) -> int:
@@ -114,6 +115,7 @@ class Datagrams:
         item: DatagramObject,
         fragment: Fragment,
         terms: Terms,
+        source: Source,
         exclude: Client | None,
         now: float,
     ) -> int | None:
@@ -151,5 +153,7 @@ class Datagrams:
             until = now + terms.best_before_ms / 1000 if terms.best_before_ms else None
             group = self._track.cached.group(item.group, now)
             group.pieced.add(item.object_id)
-            group.add_datagram(item.object_id, whole, now, until, discardable=terms.discardable)
+            group.add_datagram(
+                item.object_id, whole, now, until, discardable=terms.discardable, source=source
+            )
         return len(self._track.subscribers)

@@ -11,19 +11,19 @@ from laps.wire.moqt.dialect import BETWEEN_RELAYS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from laps.tracks.cache import CachedTrack
     from laps.tracks.cached_stream import CachedStream
     from laps.tracks.publication import Source
-    from laps.tracks.track import Track
     from laps.wire.moqt.objects import Object
 
 
 class SentBefore:
     """What the cache has of one publisher."""
 
-    __slots__ = ("_since", "_source", "_track")
+    __slots__ = ("_cached", "_since", "_source")
 
-    def __init__(self, track: Track, source: Source, since: float) -> None:
-        self._track = track
+    def __init__(self, cached: CachedTrack, source: Source, since: float) -> None:
+        self._cached = cached
         self._source = source
         self._since = since
 
@@ -37,18 +37,15 @@ class SentBefore:
         return any(it.has_any(first, end) for it in self._streams(group))
 
     def datagram(self, group: int, object_id: int) -> bytes | None:
-        """The payload of an object that came in a datagram.
-
-        Which publisher's it was is not kept, so it is none if there may have been another.
-        """
-        kept = self._track.cached.groups.get(group)
+        """The payload of an object that came in a datagram, in a group that only it has sent."""
+        kept = self._cached.groups.get(group)
         at, data = (0.0, b"") if kept is None else kept.datagrams.get(object_id, (0.0, b""))
-        if not data or at < self._since or list(self._track.positions.groups()) != [self._source]:
+        if kept is None or not data or at < self._since or kept.source is not self._source:
             return None
         return bytes(decode_datagram(data, BETWEEN_RELAYS).payload)
 
     def _streams(self, group: int) -> list[CachedStream]:
-        kept = self._track.cached.groups.get(group)
+        kept = self._cached.groups.get(group)
         streams = [] if kept is None else kept.streams
         return [it for it in streams if it.source is self._source and it.since >= self._since]
 

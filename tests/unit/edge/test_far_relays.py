@@ -275,3 +275,25 @@ def test_who_joins_a_track_that_is_under_way_gets_nothing_of_before(extended: bo
     net.run(0.5)
     assert [place for place in sub.places if place[0] < 9] == []
     assert not sub.datagrams
+
+
+def test_datagrams_of_a_publisher_that_has_left_are_not_sent_again_in_the_name_of_another() -> None:
+    """A relay that was found gets all of a time, or nothing of it."""
+    net = MoqtNet()
+    here, there = net.relay("1:1"), net.relay("1:2")
+    for relay in (here, there):
+        net.edge(relay)
+    media = QuicrApp(net, there).subscribe("demo/t", datagrams=True)
+    first = net.app(here)
+    alias = first.publish("demo/t")
+    first.datagram(alias, 0, 0, payload=b"0")
+    first.stream(alias, 0, *objects_of(1, 2))
+    first.leave()
+    alias = (second := net.app(here)).publish("demo/t")
+    second.stream(alias, 1, *objects_of(0))
+    net.wire(here, there)
+    net.settle()
+    second.stream(alias, 2, *objects_of(0))
+    net.run(0.5)
+    assert [place for place in media.places if place[0] == 0] == []
+    assert media.places[-1] == (2, 0)

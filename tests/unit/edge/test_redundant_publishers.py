@@ -9,7 +9,7 @@ import pytest
 from laps.types import Location
 from laps.wire.moqt.data import ObjectStatus
 from support.moqt import MoqtNet
-from support.moqt_streams import DRAFTS, Obj, objects_of
+from support.moqt_streams import DRAFTS, Obj, objects_of, start_at
 
 if TYPE_CHECKING:
     from laps.wire.moqt.dialect import Dialect
@@ -175,6 +175,29 @@ def test_a_third_publisher_brings_nothing_twice(scene: Stage) -> None:
     for stream in streams[1:]:
         stream.write(*objects_of(8), fin=True)
     assert scene.got() == [(5, number) for number in range(9)]
+
+
+@pytest.mark.parametrize("how", ["leaves", "resets"])
+def test_what_takes_over_is_given_to_relays_that_join_at_once(how: str) -> None:
+    net = MoqtNet()
+    relays = net.chain(3)
+    one, two = net.app(relays[0]), net.app(relays[0])
+    aliases = [app.publish("demo/t") for app in (one, two)]
+    net.app(relays[1]).subscribe("demo/t")
+    net.run(0.2)
+    first = one.open(aliases[0], 5, *objects_of(0, 1))
+    two.open(aliases[1], 5, *objects_of(0, 1, 2))
+    late = net.app(relays[2])
+    late.subscribe("demo/t", start_at(0))
+    net.run(0.01)
+    if how == "leaves":
+        one.leave()
+    else:
+        first.reset(1)
+    assert not relays[0].tracks.shared.began
+    net.run(0.2)
+    assert sorted(late.places)[-1] == (5, 2)
+    assert len(late.places) == len(set(late.places))
 
 
 def test_nothing_is_delivered_after_the_end_of_a_group(scene: Stage) -> None:
