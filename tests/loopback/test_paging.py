@@ -71,7 +71,7 @@ async def join(subscribes: int, namespaces: int, queue_bytes: int) -> None:
             # Beside these, each relay offers what it publishes of itself.
             return all(
                 len(runner.relay.subscribes) == subscribes
-                and len(runner.relay.extensions.namespaces.of(first.relay.id)) >= namespaces
+                and runner.relay.extensions.namespaces.count(first.relay.id) >= namespaces
                 for runner in (second, third)
             )
 

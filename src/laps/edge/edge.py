@@ -186,7 +186,8 @@ class Edge:
         """Do what has fallen due."""
         self.context.timers.run(now)
         if self._expire_at is None or self._expire_at <= now:
-            self._expire_at = now + (TICK_S if self.relay.tracks.expire(now) else 0.0)
+            done, tracks = self.relay.tracks.expire(now), self.relay.tracks
+            self._expire_at = now + (TICK_S / tracks.looks_each_second if done else 0.0)
             holding = self.context.holding
             holding -= {client for client in list(holding) if not client.expire(now)}
         self.perform(now)

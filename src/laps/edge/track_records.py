@@ -8,7 +8,7 @@ tracks there are: past them a track waits for the next one, and its record is of
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import chain, islice
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
@@ -88,7 +88,7 @@ class TrackRecords:
                 break
             else:
                 anew = True
-                self._rotation = iter([*tracks.keys(), *tracks.transit])
+                self._rotation = chain(tracks.keys(), tracks.transit)
 
     def columns(self, wall_us: int, node: str) -> list[list[Any]]:
         """What was gathered, by column, for a batch of this time."""

@@ -13,11 +13,12 @@ once by a client, and then changes are passed on as they come.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from laps.infobase.sequences import SequenceCounters, Sequences
+from laps.tables import Table
 from laps.types import TrackName, sequence_newer
 
 if TYPE_CHECKING:
@@ -57,10 +58,12 @@ class Namespaces:
 
     def __init__(self) -> None:
         self.counters = SequenceCounters()
-        self._infos: dict[NodeId, dict[Names, NamespaceInfo]] = {}
-        self._sources: dict[Names, set[NodeId]] = {}
+        self._infos: dict[NodeId, Table[Names, NamespaceInfo]] = {}
+        self._sources: Table[Names, set[NodeId]] = Table()
         self._counts: Counter[tuple[bytes, ...]] = Counter()
         "How many entries of `_sources` have each namespace."
+        self._purging: deque[tuple[NodeId, Table[Names, NamespaceInfo]]] = deque()
+        "What nodes offered that are gone, as far as `_sources` still has it."
         self._withdrawn: Sequences[Names] = Sequences(RETENTION_S, MAX_WITHDRAWN, self.counters)
 
     # -- what is said ----------------------------------------------------------------------------
@@ -73,7 +76,10 @@ class Namespaces:
         if not again and not self._is_newer(info, names, now):
             return None
         self._withdrawn.forget(source, names)
-        self._infos.setdefault(source, {})[names] = info
+        infos = self._infos.get(source)
+        if infos is None:
+            infos = self._infos[source] = Table()
+        infos[names] = info
         sources = self._sources.setdefault(names, set())
         first = not sources
         sources.add(source)
@@ -89,20 +95,39 @@ class Namespaces:
         if not self._is_newer(info, names, now):
             return None
         self._withdrawn.keep(source, names, info.sequence, now)
-        infos = self._infos.get(source, {})
-        if infos.pop(names, None) is None:
+        infos = self._infos.get(source)
+        if infos is None or infos.pop(names, None) is None:
             return NamespaceChange(info, added=False, first=False)
         if not infos:
             del self._infos[source]
         return NamespaceChange(info, added=False, first=self._unindex(source, names))
 
-    def purge_source(self, node_id: NodeId) -> list[NamespaceChange]:
-        """A node is gone, and all it offered; whatever it says when it is back is taken."""
+    def purge_source(self, node_id: NodeId) -> None:
+        """A node is gone, and all it offered; whatever it says when it is back is taken.
+
+        It may have offered a great deal: `purged` tells what, some at a time.
+        """
         self._withdrawn.forget_source(node_id)
-        return [
-            NamespaceChange(info, added=False, first=self._unindex(node_id, names))
-            for names, info in self._infos.pop(node_id, {}).items()
-        ]
+        if infos := self._infos.pop(node_id, None):
+            self._purging.append((node_id, infos))
+
+    def purged(self, most: int) -> list[NamespaceChange]:
+        """Some of what nodes that are gone had offered, and have not come back with."""
+        found: list[NamespaceChange] = []
+        while self._purging and len(found) < most:
+            source, infos = self._purging[0]
+            names, info = infos.popitem()
+            if not infos:
+                self._purging.popleft()
+            if not self._holds(source, names):
+                first = self._unindex(source, names)
+                found.append(NamespaceChange(info, added=False, first=first))
+        return found
+
+    @property
+    def is_purging(self) -> bool:
+        """Whether `purged` has more to tell."""
+        return bool(self._purging)
 
     def expire(self, now: float) -> None:
         """Forget what was withdrawn long enough ago."""
@@ -127,17 +152,19 @@ class Namespaces:
         """How much a node offers."""
         return len(self._infos.get(source, ()))
 
-    def of(self, source: NodeId) -> tuple[Names, ...]:
-        """The namespaces and names that a node offers."""
-        return tuple(self._infos.get(source, ()))
+    def of(self, source: NodeId) -> Iterator[Names]:
+        """The namespaces and names that a node offers; the table may change meanwhile."""
+        return iter(self._infos.get(source, ()))
 
-    def of_source(self, node_id: NodeId) -> tuple[NamespaceInfo, ...]:
-        """What a node offers."""
-        return tuple(self._infos.get(node_id, {}).values())
+    def of_source(self, node_id: NodeId) -> Iterator[NamespaceInfo]:
+        """What a node offers; the table may change meanwhile."""
+        infos = self._infos.get(node_id)
+        return iter(()) if infos is None else infos.values()
 
     def get(self, source: NodeId, names: Names) -> NamespaceInfo | None:
         """What a node says of one namespace and name."""
-        return self._infos.get(source, {}).get(names)
+        infos = self._infos.get(source)
+        return None if infos is None else infos.get(names)
 
     def sequence(self, source: NodeId, names: Names) -> int | None:
         """The last sequence seen, also of what was withdrawn lately."""
@@ -147,36 +174,39 @@ class Namespaces:
     def matching(self, prefix: tuple[bytes, ...]) -> list[NamespaceInfo]:
         """Every offer whose namespace begins with these parts, each source's apart."""
         depth = len(prefix)
-        return [
-            self._infos[source][names]
-            for names, sources in self._sources.items()
-            if names[0][:depth] == prefix
-            for source in sorted(sources)
-        ]
+        found = [names for names in self._sources if names[0][:depth] == prefix]
+        infos = (self.get(source, names) for names in found for source in self.sources(names))
+        return [info for info in infos if info is not None]
 
     def sources(self, names: Names) -> Collection[NodeId]:
-        """The nodes that offer one namespace and name."""
-        return self._sources.get(names, ())
+        """The nodes that offer one namespace and name, in order."""
+        sources = sorted(self._sources.get(names, ()))
+        if self._purging:
+            sources = [source for source in sources if self._holds(source, names)]
+        return sources
 
     def has(self, namespace: tuple[bytes, ...]) -> bool:
         """Whether anybody offers a namespace, or a track of it."""
         return namespace in self._counts
 
-    def names(self) -> list[Names]:
-        """Everything that is offered, once each."""
-        return list(self._sources)
+    def names(self) -> Iterator[Names]:
+        """Everything that is offered, once each; the table may change meanwhile."""
+        return iter(self._sources)
 
     def offering(self, namespace: tuple[bytes, ...], name: bytes) -> list[NodeId]:
         """The nodes that offer a track, from the closest offer to the widest.
 
         By its name, or by a beginning of its namespace.
         """
-        found = dict.fromkeys(sorted(self._sources.get((namespace, name), ())))
+        found = dict.fromkeys(self.sources((namespace, name)))
         for length in range(len(namespace), -1, -1):
-            found |= dict.fromkeys(sorted(self._sources.get((namespace[:length], None), ())))
+            found |= dict.fromkeys(self.sources((namespace[:length], None)))
         return list(found)
 
     # -- how it works ----------------------------------------------------------------------------
+
+    def _holds(self, source: NodeId, names: Names) -> bool:
+        return names in self._infos.get(source, ())
 
     def _is_newer(self, info: NamespaceInfo, names: Names, now: float) -> bool:
         self._withdrawn.expire(now)

@@ -9,17 +9,24 @@ it says next takes the place of what it said before, and goes with the session.
 
 The order of the paths is not decided here: a function that selects the best of some paths comes
 in from routing. A change to one row never looks at another.
+
+What concerns very many rows, a session that is closed or has another round trip, is written down,
+and `settle` does some of them at a time. Until then nobody is shown a path of a closed session.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NewType
+from typing import TYPE_CHECKING, Final, NewType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from laps.types import NodeId, NodeInfo
+
+# To choose the way to a node again takes 2 µs and more.
+MOST_CHOSEN: Final = 500
 
 SessionId = NewType("SessionId", int)
 """A number for each peering session of this relay, never used again while it runs."""
@@ -97,6 +104,12 @@ class Nodes:
         self._sessions: dict[SessionId, _Session] = {}
         self._paths: dict[NodeId, dict[SessionId, PathCandidate]] = {}
         self._best: dict[NodeId, Choice] = {}
+        self._unsettled: deque[tuple[SessionId, list[NodeId]]] = deque()
+        "Rows in which what a session said has to be looked at again."
+        self._closed: set[SessionId] = set()
+        "Those of these sessions that are closed."
+        self._early: set[NodeId] = set()
+        "Nodes whose best path was chosen again before their turn, and is another."
 
     # -- sessions --------------------------------------------------------------------------------
 
@@ -111,10 +124,16 @@ class Nodes:
         """A session is established; what it says is added from now on."""
         self._sessions[session] = _Session(peer_id, srtt_us, opened_at, carries_data)
 
-    def close_session(self, session: SessionId) -> list[NodeChange]:
-        """Everything learned by a session goes with it; alternates take over at once."""
+    def close_session(self, session: SessionId, most: int | None = None) -> list[NodeChange]:
+        """Everything learned by a session goes with it; alternates take over at once.
+
+        Where that is more than `most`, it is left to `settle`.
+        """
         closed = self._sessions.pop(session, None)
         if closed is None:
+            return []
+        if self._leave(session, closed, most):
+            self._closed.add(session)
             return []
         changes = []
         for node_id in sorted(closed.node_ids):
@@ -123,12 +142,19 @@ class Nodes:
                 changes.append(change)
         return changes
 
-    def set_srtt(self, session: SessionId, srtt_us: int) -> list[NodeChange]:
-        """A session's round trip is another; the changes are the nodes now reached another way."""
+    def set_srtt(
+        self, session: SessionId, srtt_us: int, most: int | None = None
+    ) -> list[NodeChange]:
+        """A session's round trip is another; the changes are the nodes now reached another way.
+
+        Where it leads to more than `most`, that is left to `settle`.
+        """
         opened = self._sessions[session]
         if srtt_us == opened.srtt_us:
             return []
         opened.srtt_us = srtt_us
+        if self._leave(session, opened, most):
+            return []
         changes = []
         for node_id in sorted(opened.node_ids):
             paths = self._paths[node_id]
@@ -137,9 +163,68 @@ class Nodes:
                 changes.append(change)
         return changes
 
-    def reselect(self, session: SessionId) -> list[NodeChange]:
-        """Another path may be preferred now: choose again wherever a session leads."""
+    def reselect(self, session: SessionId, most: int | None = None) -> list[NodeChange]:
+        """Another path may be preferred now: choose again wherever a session leads.
+
+        Where that is more than `most`, it is left to `settle`.
+        """
+        opened = self._sessions.get(session)
+        if opened is None or self._leave(session, opened, most):
+            return []
         return [change for node_id in self.via(session) if (change := self._reselect(node_id))]
+
+    def settle(self, most: int) -> tuple[list[NodeId], list[NodeId]]:
+        """Look at some rows that were left: the nodes with another best path, and all of them."""
+        changed: list[NodeId] = []
+        looked: list[NodeId] = []
+        while self._unsettled and len(looked) < most:
+            session, node_ids = self._unsettled[0]
+            if not node_ids:
+                self._unsettled.popleft()
+                if all(session != other for other, _ in self._unsettled):
+                    self._closed.discard(session)
+                continue
+            node_id = node_ids.pop()
+            looked.append(node_id)
+            if self._look_again(session, node_id):
+                changed.append(node_id)
+        if not self._unsettled:
+            self._early.clear()
+        return changed, looked
+
+    @property
+    def is_settling(self) -> bool:
+        """Whether `settle` has more to do."""
+        return bool(self._unsettled)
+
+    def _leave(self, session: SessionId, of: _Session, most: int | None) -> bool:
+        """Whether a session leads to so many nodes that they are left for later."""
+        if most is None or len(of.node_ids) <= most:
+            return False
+        self._unsettled.append((session, list(of.node_ids)))
+        return True
+
+    def _look_again(self, session: SessionId, node_id: NodeId) -> bool:
+        """Whether the best path to a node is another, now or since it was left for later."""
+        early = node_id in self._early
+        self._early.discard(node_id)
+        paths = self._paths.get(node_id, {})
+        if (path := paths.get(session)) is None:
+            return early
+        if session in self._closed:
+            del paths[session]
+        else:
+            paths[session] = self._path(session, path.info)
+        return self._reselect(node_id) is not None or early
+
+    def _settle_row(self, node_id: NodeId) -> None:
+        """Somebody asks for a row before its turn: take out what closed sessions said."""
+        paths = self._paths.get(node_id, {})
+        dead = [session for session in self._closed if session in paths]
+        for session in dead:
+            del paths[session]
+        if dead and self._reselect(node_id) is not None:
+            self._early.add(node_id)
 
     def via(self, session: SessionId) -> tuple[NodeId, ...]:
         """The nodes that a session leads to, best or not."""
@@ -188,20 +273,24 @@ class Nodes:
 
     def best(self, node_id: NodeId) -> Choice | None:
         """The best path to a node, or None if it is unknown or no path to it is admitted."""
+        if self._closed:
+            self._settle_row(node_id)
         return self._best.get(node_id)
 
     def data_choice(self, node_id: NodeId) -> Choice | None:
         """The best path to a node if data can be sent that way."""
-        choice = self._best.get(node_id)
+        choice = self.best(node_id)
         return choice if choice is not None and choice.path.carries_data else None
 
     def info(self, node_id: NodeId) -> NodeInfo | None:
         """What the best path says of a node."""
-        choice = self._best.get(node_id)
+        choice = self.best(node_id)
         return choice.path.info if choice is not None else None
 
     def paths(self, node_id: NodeId) -> Collection[PathCandidate]:
         """Every path to a node, in no order."""
+        if self._closed:
+            self._settle_row(node_id)
         return self._paths.get(node_id, {}).values()
 
     def candidates(self, node_id: NodeId) -> tuple[PathCandidate, ...]:
@@ -213,8 +302,8 @@ class Nodes:
         self, node_id: NodeId
     ) -> tuple[tuple[PathCandidate, ...], tuple[PathCandidate, ...]]:
         """The paths to a node that are admitted, best first, and those that are not."""
+        choice = self.best(node_id)
         left = dict(self._paths.get(node_id, {}))
-        choice = self._best.get(node_id)
         ranked = []
         while choice is not None:
             ranked.append(left.pop(choice.path.session))

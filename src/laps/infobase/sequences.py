@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from laps.tables import Table
 
 if TYPE_CHECKING:
     from laps.types import NodeId
 
 K = TypeVar("K", bound=Hashable)
+
+# A microsecond each. A network that was withdrawn at once expires at once as well.
+MOST_EXPIRED: Final = 1000
 
 
 @dataclass(slots=True)
@@ -34,7 +39,7 @@ class Sequences(Generic[K]):
         self._retention_s = retention_s
         self._most = most
         self._counters = counters
-        self._kept: dict[NodeId, dict[K, tuple[int, float]]] = {}
+        self._kept: dict[NodeId, Table[K, tuple[int, float]]] = {}
         self._queue: deque[tuple[float, NodeId, K]] = deque()
         "In the order they expire. What was kept anew or forgotten since stands here in vain."
 
@@ -47,7 +52,10 @@ class Sequences(Generic[K]):
     def keep(self, source: NodeId, key: K, sequence: int, now: float) -> None:
         """Keep a sequence from now on."""
         expires_at = now + self._retention_s
-        self._kept.setdefault(source, {})[key] = sequence, expires_at
+        kept = self._kept.get(source)
+        if kept is None:
+            kept = self._kept[source] = Table()
+        kept[key] = sequence, expires_at
         self._queue.append((expires_at, source, key))
         if len(self._queue) > self._most:
             self._counters.forgotten_early += self._drop_oldest()
@@ -62,8 +70,10 @@ class Sequences(Generic[K]):
         self._kept.pop(source, None)
 
     def expire(self, now: float) -> None:
-        """Give up those whose time has come."""
-        while self._queue and self._queue[0][0] <= now:
+        """Give up those whose time has come, some at a time."""
+        for _ in range(MOST_EXPIRED):
+            if not self._queue or self._queue[0][0] > now:
+                break
             self._drop_oldest()
 
     @property
@@ -74,8 +84,9 @@ class Sequences(Generic[K]):
     def _drop_oldest(self) -> bool:
         """Whether it was still of use."""
         expires_at, source, key = self._queue.popleft()
-        kept = self._kept.get(source, {}).get(key)
-        if kept is None or kept[1] != expires_at:
+        kept = self._kept.get(source)
+        found = None if kept is None else kept.get(key)
+        if found is None or found[1] != expires_at:
             return False
         self.forget(source, key)
         return True

@@ -20,7 +20,8 @@ can be. A million from 1,000 nodes, with 80 bytes of data each, take, by how the
 
 The same for 1,000 tracks wanted by all of 1,000 nodes: 625, 523, 412 and 270 MB. These are the
 tables alone; with all that `add` looks at, `laps bench infobase` measures 272 MB in 3 s. The
-garbage collector does not look into dicts of numbers and bytes, so a million costs it nothing.
+garbage collector does not look into dicts of numbers and bytes, so a million costs it nothing. What
+may have a million entries is a `Table`, which no message finds in need of being copied whole.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from laps.infobase.sequences import SequenceCounters, Sequences
+from laps.tables import PART, Table
 from laps.types import SubscribeInfo, TrackHash, sequence_newer
 
 if TYPE_CHECKING:
@@ -69,14 +71,15 @@ class Subscribes:
 
     def __init__(self) -> None:
         self.counters = SequenceCounters()
-        self._records: dict[NodeId, dict[TrackKey, bytes]] = {}
-        self._sources: dict[TrackKey, NodeId | set[NodeId]] = {}
+        self._records: dict[NodeId, Table[TrackKey, bytes]] = {}
+        self._sources: Table[TrackKey, NodeId | set[NodeId]] = Table()
         self._node_ids: dict[NodeId, NodeId] = {}
         "One number object for each source, whichever message it came in."
         self._withdrawn: Sequences[TrackKey] = Sequences(RETENTION_S, MAX_WITHDRAWN, self.counters)
         self._count = 0
-        self._namespaces: dict[int, TrackKey | dict[TrackKey, None]] = {}
-        self._purging: deque[tuple[NodeId, dict[TrackKey, bytes]]] = deque()
+        self._namespaces: Table[int, TrackKey | dict[TrackKey, None] | Table[TrackKey, None]]
+        self._namespaces = Table()
+        self._purging: deque[tuple[NodeId, Table[TrackKey, bytes]]] = deque()
         "What nodes wanted that are gone, as far as the indexes still have it."
 
     # -- what is said ----------------------------------------------------------------------------
@@ -97,7 +100,7 @@ class Subscribes:
             return None
         if records is None:
             source = self._node_ids.setdefault(source, source)
-            records = self._records[source] = {}
+            records = self._records[source] = Table()
         head = _RECORD.pack(info.sequence, hashes.namespace_hash, hashes.name_hash)
         records[track] = head + info.subscribe_data
         if record is not None:
@@ -183,12 +186,13 @@ class Subscribes:
     def keys(self) -> Iterator[tuple[NodeId, TrackKey]]:
         """The source and the track of every subscribe; the table may change meanwhile."""
         for source in tuple(self._records):
-            for track in tuple(self._records.get(source, ())):
+            for track in self._records.get(source, ()):
                 yield source, track
 
     def get(self, source: NodeId, full_name_hash: TrackKey) -> SubscribeInfo | None:
         """The subscribe of a source to a track."""
-        record = self._records.get(source, {}).get(full_name_hash)
+        records = self._records.get(source)
+        record = None if records is None else records.get(full_name_hash)
         return None if record is None else _unpack(source, full_name_hash, record)
 
     def holds(self, source: NodeId, full_name_hash: TrackKey) -> bool:
@@ -198,14 +202,16 @@ class Subscribes:
     def track_hash(self, full_name_hash: TrackKey) -> TrackHash | None:
         """The hashes of a track that is wanted."""
         for source in self._wanting(full_name_hash):
-            record = self._records.get(source, {}).get(full_name_hash)
+            records = self._records.get(source)
+            record = None if records is None else records.get(full_name_hash)
             if record is not None:
                 return _hashes(full_name_hash, record)
         return None
 
     def sequence(self, source: NodeId, full_name_hash: TrackKey) -> int | None:
         """The last sequence seen, also of what was withdrawn lately."""
-        record = self._records.get(source, {}).get(full_name_hash)
+        records = self._records.get(source)
+        record = None if records is None else records.get(full_name_hash)
         return _sequence(record) if record else self._withdrawn.get(source, full_name_hash)
 
     def sources(self, full_name_hash: TrackKey) -> frozenset[NodeId]:
@@ -219,28 +225,31 @@ class Subscribes:
         """Whether any track of a namespace is wanted."""
         return namespace_hash in self._namespaces
 
-    def in_namespace(self, namespace_hash: int) -> tuple[TrackKey, ...]:
-        """The tracks of a namespace that are wanted."""
+    def in_namespace(self, namespace_hash: int) -> Iterator[TrackKey]:
+        """The tracks of a namespace that are wanted; the table may change meanwhile."""
         tracks = self._namespaces.get(namespace_hash, ())
-        return (tracks,) if isinstance(tracks, int) else tuple(tracks)
+        if isinstance(tracks, Table):
+            return iter(tracks)
+        return iter((tracks,) if isinstance(tracks, int) else tuple(tracks))
 
     def count(self, source: NodeId) -> int:
         """How many tracks a node wants."""
         return len(self._records.get(source, ()))
 
-    def of(self, source: NodeId) -> tuple[TrackKey, ...]:
-        """The full name hashes of the tracks that a node wants."""
-        return tuple(self._records.get(source, ()))
+    def of(self, source: NodeId) -> Iterator[TrackKey]:
+        """The full name hashes of the tracks that a node wants; the table may change meanwhile."""
+        return iter(self._records.get(source, ()))
 
     def of_source(self, node_id: NodeId) -> Iterator[SubscribeInfo]:
-        """What a node wants, as it is when the first is asked for."""
-        for track, record in tuple(self._records.get(node_id, {}).items()):
+        """What a node wants; the table may change meanwhile."""
+        records = self._records.get(node_id)
+        for track, record in () if records is None else records.items():
             yield _unpack(node_id, track, record)
 
     def tracks(self) -> Iterator[TrackKey]:
         """The full name hash of every track that is wanted now."""
         purging = self.is_purging
-        for track in tuple(self._sources):
+        for track in self._sources:
             if not purging or self.sources(track):
                 yield track
 
@@ -262,6 +271,8 @@ class Subscribes:
                 self._namespaces[namespace_hash] = {tracks: None, track: None}
             else:
                 tracks[track] = None
+                if len(tracks) == PART and isinstance(tracks, dict):
+                    self._namespaces[namespace_hash] = Table(tracks)
         elif not isinstance(sources, int):
             sources.add(source)
         elif sources != source:  # or else it is being purged, and back
@@ -281,7 +292,7 @@ class Subscribes:
         del self._sources[track]
         namespace_hash = _hashes(track, record).namespace_hash
         tracks = self._namespaces.get(namespace_hash)
-        if isinstance(tracks, dict):
+        if tracks is not None and not isinstance(tracks, int):
             tracks.pop(track, None)
         if tracks == track or not tracks:
             self._namespaces.pop(namespace_hash, None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from laps.errors import CloseCode
+from laps.relay.peers import sns_message
 from laps.sessions.peer import State
 
 if TYPE_CHECKING:
@@ -67,8 +68,9 @@ class ControlStreams:
         peer, link_id = peer_link.peer, peer_link.link.id
         if peer is None:
             return
-        self._links.send_sns(self._fib.sets_on(link_id))
         if (stub := self._stubs.get(link_id)) is not None:
             stub.repeat()
         if peer.control is peer_link:
             self._introduction.begin_control(peer, now)
+        sets = map(sns_message, self._fib.sets_on(link_id))
+        self._links.page(peer_link, "sets", sets, urgent=True)

@@ -9,6 +9,7 @@ object; what goes to a client is unwrapped.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from laps.errors import InvalidStartOfStream, RemoteProtocolError
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
     from laps.types import SnsId, TrackHash, TrackKey
 
 # What the answer to a FETCH begins with, in draft 16.
+# 10 µs each.
+MOST_RESET: Final = 200
+
 FETCH_BYTE: Final = encode_fetch_header(FetchHeader(0))[:1]
 
 
@@ -70,6 +74,8 @@ class DataPlane:
         self._tracks = tracks
         self._streams = OpenStreams()
         self._held = HeldData(hold_s, hold_bytes)
+        self._left: deque[Hashable] = deque()
+        "Links and publishers that have left, and of which streams are open."
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -221,18 +227,31 @@ class DataPlane:
 
     def close_source(self, source: Hashable, now: float) -> None:
         """A peer or publisher has left, in the middle of whatever it was sending."""
-        for number in self._streams.numbers(source):
-            self.reset(source, number, SOURCE_LOST, now)
+        self._left.append(source)
+        self._reset_some(now)
+
+    def _reset_some(self, now: float) -> None:
+        """Reset streams of who has left, some at a time: nothing arrives on them any more."""
+        left = MOST_RESET
+        while self._left and left:
+            source = self._left[0]
+            numbers = self._streams.numbers(source, left)
+            for number in numbers:
+                self.reset(source, number, SOURCE_LOST, now)
+            left -= len(numbers)
+            if not self._streams.numbers(source, 1):
+                self._left.popleft()
 
     def tick(self, now: float) -> None:
         """Drop what has waited for its SNS for too long, and what nobody wants any more."""
         self.drop_abandoned(now)
+        self._reset_some(now)
         for link_id, item in self._held.expired(now):
             self._drop_held(link_id, item)
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
-        return 0.0 if self._fib.abandoned else self._held.next_expiry()
+        return 0.0 if self._fib.abandoned or self._left else self._held.next_expiry()
 
     # -- how a stream begins -----------------------------------------------------------------------
 

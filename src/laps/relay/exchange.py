@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 SRTT_CHANGE: Final = 0.1
 SRTT_CHANGE_US: Final = 1000
 
+# 10 µs each. A network of many nodes is told to one peer after another.
+MOST_IN_A_TURN: Final = 300
+
 
 class Exchange:
     """The advertisements and withdrawals that go out."""
@@ -64,6 +68,8 @@ class Exchange:
         self._is_leaving = False
         self._flush_at: float | None = None
         "When what has gathered is to be sent."
+        self._telling: deque[tuple[Peer, dict[NodeId, None]]] = deque()
+        "Peers that are still to be sent it."
 
     # -- nodes -------------------------------------------------------------------------------------
 
@@ -85,6 +91,10 @@ class Exchange:
             self._gathered[node_id] = None
         self.gather((), now)
 
+    def share(self, most: int) -> int:
+        """How many nodes may be told to every peer, if this many may be told to one."""
+        return max(1, most // max(1, len(self._links.peers)))
+
     def gather(self, node_ids: Iterable[NodeId], now: float) -> None:
         """What is told of these nodes may be another, though not the way: advertise it soon."""
         self._gathered.update(dict.fromkeys(node_ids))
@@ -93,15 +103,19 @@ class Exchange:
 
     def tick(self, now: float) -> None:
         """Advertise what has gathered, where it is news."""
-        if self._flush_at is None or now < self._flush_at:
-            return
-        gathered, self._gathered, self._flush_at = self._gathered, {}, None
-        for peer in self._control_peers():
-            self._advertise(peer, gathered)
+        if self._flush_at is not None and now >= self._flush_at:
+            gathered, self._gathered, self._flush_at = self._gathered, {}, None
+            self._telling += [(peer, gathered) for peer in self._control_peers()]
+        left = MOST_IN_A_TURN
+        while self._telling and left > 0:
+            peer, gathered = self._telling.popleft()
+            if self._links.peers.get(peer.node_id) is peer:
+                self._advertise(peer, gathered)
+            left -= len(gathered)
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
-        return self._flush_at
+        return 0.0 if self._telling else self._flush_at
 
     def sync(self, peer: Peer) -> None:
         """Tell a peer everything, at the beginning of a control session."""
@@ -117,7 +131,7 @@ class Exchange:
             peer.unadvertised.update(dict.fromkeys(node_ids))
             self._links.page(peer.control, "nodes", self._advertisements(peer), urgent=True)
 
-    def _advertisements(self, peer: Peer) -> Iterator[Message]:
+    def _advertisements(self, peer: Peer) -> Iterator[Message | None]:
         while peer.unadvertised:
             node_id = next(iter(peer.unadvertised))
             del peer.unadvertised[node_id]
@@ -125,6 +139,7 @@ class Exchange:
             # Round trips are laid down by steps that are worth speaking of: any change is news, or
             # two such steps would add up, and nodes beyond one link be told different ones of it.
             if info is None or info == before:
+                yield None
                 continue
             peer.told[node_id] = info
             yield NodeInfoAdv(info)

@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -22,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 from laps.errors import InvalidEncoding
 from laps.infobase.metrics import Metrics, MetricsChange, metrics_changed
 from laps.infobase.namespaces import NamespaceChange, Namespaces
+from laps.infobase.nodes import MOST_CHOSEN
+from laps.relay.pieces import MOST_IN_A_TURN, MOST_TOLD, in_pieces
 from laps.relay.roles import Role
-from laps.relay.sets import MOST_IN_A_TURN
 from laps.relay.stub_namespaces import StubNamespaces
 from laps.relay.telling import Telling
 from laps.types import NamespaceInfo, next_sequence, sequence_newer
@@ -37,8 +39,7 @@ from laps.wire.extensions import (
 )
 
 if TYPE_CHECKING:
-    from collections import deque
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Iterator
 
     from laps.infobase.namespaces import Names
     from laps.infobase.nodes import Nodes, SessionId
@@ -119,8 +120,10 @@ class Extensions:
         self._offered: dict[Hashable, dict[Names, None]] = {}
         "What each of them offers."
         self._stubs = StubNamespaces(self_id, links, self.namespaces, self._publishers, epoch)
-        self._for_stubs: dict[Names, None] = {}
-        "What nodes that are gone had offered, and Stubs are still to be told of."
+        self._unconfirmed: deque[Iterator[NamespaceInfo | None]] = deque()
+        "What nodes no longer offer that came again: each is looked at once."
+        self._closed: deque[Hashable] = deque()
+        "Publishers that are gone, and had offered more than is told in a turn."
         self._measured: NodeMetrics | None = None
         self._metrics_told_at: float | None = None
         self._metrics_at: float | None = None
@@ -173,12 +176,12 @@ class Extensions:
                 self.unannounce(stub, info.namespace, info.name, now, peer)
             case NamespaceInfoAdv(info):
                 if (by := link or peer.control) is not None and info.source_node_id == peer.node_id:
-                    by.offered.add((info.namespace, info.name))
+                    by.offered[info.namespace, info.name] = None
                     self._confirm_later(peer, (info.namespace, info.name), now)
                 return self._namespace_heard(peer, info, added=True, now=now)
             case NamespaceInfoWd(info):
                 for each in peer.links.values() if info.source_node_id == peer.node_id else ():
-                    each.offered.discard((info.namespace, info.name))
+                    each.offered.pop((info.namespace, info.name), None)
                 return self._namespace_heard(peer, info, added=False, now=now)
             case _:
                 return False
@@ -202,17 +205,15 @@ class Extensions:
         self._confirming.pop(node_id, None)
         if (gone := self.metrics.purge_source(node_id)) is not None:
             self._events.append(gone)
-        changes = self.namespaces.purge_source(node_id)
-        self._events.extend(changes)
-        if self._stubs.has_any:
-            lost = ((change.info.namespace, change.info.name) for change in changes)
-            self._for_stubs.update(dict.fromkeys(lost))
-            self._tell_stubs(now)
+        self.namespaces.purge_source(node_id)
+        self._forget_some(now)
 
-    def _tell_stubs(self, now: float) -> None:
-        for names in list(islice(self._for_stubs, MOST_IN_A_TURN)):
-            del self._for_stubs[names]
-            self._stubs.changed(names, now)
+    def _forget_some(self, now: float) -> None:
+        """Say what nodes had offered that are gone, some of it."""
+        for change in self.namespaces.purged(MOST_IN_A_TURN):
+            self._events.append(change)
+            if self._stubs.has_any:
+                self._stubs.changed((change.info.namespace, change.info.name), now)
 
     @property
     def told_to_stubs(self) -> int:
@@ -271,9 +272,20 @@ class Extensions:
             self._stubs.changed(names, now)
 
     def client_closed(self, client: Hashable, now: float) -> None:
-        """A publisher, or a Stub, is gone with all it offered."""
-        for namespace, name in list(self._offered.get(client, ())):
-            self.unannounce(client, namespace, name, now)
+        """A publisher, or a Stub, is gone with all it offered; a great deal is left for later."""
+        if client in self._offered:
+            self._closed.append(client)
+            self._withdraw_some(now)
+
+    def _withdraw_some(self, now: float) -> None:
+        left = max(1, MOST_TOLD // max(1, len(self._links.peers)))
+        while self._closed and left > 0:
+            client = self._closed[0]
+            for namespace, name in list(islice(self._offered.get(client, ()), left)):
+                self.unannounce(client, namespace, name, now)
+                left -= 1
+            if client not in self._offered:
+                self._closed.popleft()
 
     def measured(self, metrics: NodeMetrics, now: float) -> None:
         """How we are doing, told if it is news, and not too often; the sequence is ours to give."""
@@ -296,7 +308,7 @@ class Extensions:
     def drain(self, now: float, contact: str = "") -> float:
         """Tell every peer that we leave, and where to go instead; when links may be closed."""
         self._goaway = GoAway(round(self.settings.grace_s * 1000), contact)
-        links = [link for peer in self._links.peers.values() if (link := _extended_link(peer))]
+        links = [link for peer in self._links.peers.values() if (link := peer.extended_link)]
         for link in links:
             self._links.send_on(link, self._goaway)
         return now + self.settings.grace_s if links else now
@@ -331,11 +343,13 @@ class Extensions:
         for node_id in [n for n, confirming in self._confirming.items() if confirming.due <= now]:
             self._confirm(node_id, self._confirming.pop(node_id), now)
         self.namespaces.expire(now)
-        self._tell_stubs(now)
+        self._forget_some(now)
+        self._withdraw_some(now)
+        self._withdraw_unconfirmed(now)
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
-        if self._for_stubs:
+        if self._closed or self._unconfirmed or self.namespaces.is_purging:
             return 0.0
         due = [
             self._metrics_at,
@@ -346,7 +360,8 @@ class Extensions:
 
     def is_idle(self) -> bool:
         """Whether nothing is about to be said or dropped."""
-        return self._metrics_at is None and not self._confirming and not self._for_stubs
+        waiting = self._closed or self._unconfirmed or self.namespaces.is_purging
+        return self._metrics_at is None and not self._confirming and not waiting
 
     # -- what comes in -----------------------------------------------------------------------------
 
@@ -427,13 +442,23 @@ class Extensions:
         peer = self._links.peers.get(node_id)
         if peer is None or peer.control is not confirming.control:
             return
-        # The two sides need not agree which link control uses: what was said on any counts.
-        said = {names for link in peer.links.values() for names in link.offered}
-        for info in self.namespaces.of_source(node_id):
-            if (info.namespace, info.name) not in said:
-                # Told to the node itself too: it may be that its words are late.
-                gone = replace(info, sequence=(info.sequence + 1) & 0xFFFF)
-                self._take(gone, added=False, heard_from=None, now=now)
+        self._unconfirmed.append(self._unsaid(peer))
+
+    def _unsaid(self, peer: Peer) -> Iterator[NamespaceInfo | None]:
+        """What a node offered and no longer does; None for each that it does."""
+        for info in self.namespaces.of_source(peer.node_id):
+            if self._links.peers.get(peer.node_id) is not peer:
+                return
+            # The two sides need not agree which link control uses: what was said on any counts.
+            names = info.namespace, info.name
+            said = any(names in link.offered for link in peer.links.values())
+            yield None if said else self.namespaces.get(peer.node_id, names)
+
+    def _withdraw_unconfirmed(self, now: float) -> None:
+        for info in in_pieces(self._unconfirmed):
+            # Told to the node itself too: it may be that its words are late.
+            gone = replace(info, sequence=(info.sequence + 1) & 0xFFFF)
+            self._take(gone, added=False, heard_from=None, now=now)
 
     def peer_leaves(self, peer: Peer, goaway: GoAway, now: float) -> set[NodeId]:
         """From now on other ways are taken, where there are any; the nodes that are touched."""
@@ -441,7 +466,7 @@ class Extensions:
         self._draining.add(peer.links)
         touched: set[NodeId] = set()
         for link_id in peer.links:
-            self._nodes.reselect(link_id)
+            self._nodes.reselect(link_id, MOST_CHOSEN)
             touched.update(self._nodes.via(link_id))
         self._events.append(PeerLeaving(peer.node_id, goaway.contact, now + goaway.grace_ms / 1000))
         return touched
@@ -470,9 +495,3 @@ class Extensions:
         if (change := self.metrics.add(metrics)) is not None:
             self._events.append(change)
             self._telling.flood(NodeMetricsAdv(metrics), self._self_id, heard_from=None)
-
-
-def _extended_link(peer: Peer) -> PeerLink | None:
-    """The link that extension messages to a peer may go by: the control link, or any."""
-    links = peer.links.values() if peer.control is None else (peer.control, *peer.links.values())
-    return next((peer_link for peer_link in links if peer_link.link.extended), None)

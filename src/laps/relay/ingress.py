@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
-from laps.relay.sets import MOST_IN_A_TURN
+from laps.relay.pieces import MOST_IN_A_TURN
 from laps.routing.forwarding import FromPeer
+from laps.tables import Table
 
 if TYPE_CHECKING:
     from laps.infobase.nodes import SessionId
@@ -35,16 +37,19 @@ class IngressSets:
         self._links = links
         self._timers = timers
         self._hold_s = hold_s
-        self._sets: dict[SessionId, dict[SnsId, float | None]] = {}
+        self._sets: dict[SessionId, Table[SnsId, float | None]] = {}
         "By link; with the time they go, once withdrawn."
-        self._closed: list[FromPeer] = []
+        self._closed: deque[tuple[SessionId, Table[SnsId, float | None]]] = deque()
         "Sets of links that are closed."
 
     def advertised(
         self, link_id: SessionId, sns_id: SnsId, nodes: tuple[NodeId, ...], now: float
     ) -> None:
         """A peer names the nodes of a set: each is given to the link that leads to it."""
-        self._sets.setdefault(link_id, {})[sns_id] = None
+        sets = self._sets.get(link_id)
+        if sets is None:
+            sets = self._sets[link_id] = Table()
+        sets[sns_id] = None
         others = [node_id for node_id in nodes if node_id != self._self_id]
         self._fib.install(FromPeer(link_id, sns_id), others, local=self._self_id in nodes)
         self._flows.changed(now)
@@ -58,14 +63,14 @@ class IngressSets:
 
         Data may arrive after its withdraw, as it may arrive before its set: wait as long.
         """
-        sets = self._sets.get(link_id, {})
-        if sns_id not in sets or sets[sns_id] is not None:
+        sets = self._sets.get(link_id)
+        if sets is None or sns_id not in sets or sets[sns_id] is not None:
             return False
         at = sets[sns_id] = now + self._hold_s
 
         def remove(now: float) -> None:
-            sets = self._sets.get(link_id, {})
-            if sets.get(sns_id) == at:
+            sets = self._sets.get(link_id)
+            if sets is not None and sets.get(sns_id) == at:
                 del sets[sns_id]
                 self._links.send_sns(self._fib.remove(FromPeer(link_id, sns_id)))
 
@@ -74,13 +79,20 @@ class IngressSets:
 
     def close_link(self, link_id: SessionId, now: float) -> None:
         """A link is closed, and its sets go with it, by and by: nothing arrives under them."""
-        self._closed += [FromPeer(link_id, sns_id) for sns_id in self._sets.pop(link_id, ())]
-        self.tick(now)
+        if sets := self._sets.pop(link_id, None):
+            self._closed.append((link_id, sets))
+            self.tick(now)
 
     def tick(self, now: float) -> None:
         """Remove some of what was left by links that are closed."""
-        for key in [self._closed.pop() for _ in range(min(MOST_IN_A_TURN, len(self._closed)))]:
-            self._links.send_sns(self._fib.remove(key))
+        left = MOST_IN_A_TURN
+        while self._closed and left:
+            link_id, sets = self._closed[0]
+            sns_id, _ = sets.popitem()
+            self._links.send_sns(self._fib.remove(FromPeer(link_id, sns_id)))
+            left -= 1
+            if not sets:
+                self._closed.popleft()
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""

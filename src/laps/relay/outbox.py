@@ -10,7 +10,8 @@ are served in this order:
 
 A page is an iterator that reads the tables as it goes, so that it sends what holds by then, and
 the tables have no second copy here. What changes before a page has come to it may be sent by the
-word, by the page, or by both: the sequence number makes it the same.
+word, by the page, or by both: the sequence number makes it the same. Where it has looked at
+something and there is nothing to tell of it, it yields None.
 
 The words are bounded: where too many wait, the source of the next one is told whole instead. Only
 withdrawals have to be kept, since no page tells what is not there. Each is of something that the
@@ -36,11 +37,11 @@ class Outbox:
     __slots__ = ("_page", "_pages", "_urgent", "_words")
 
     def __init__(self) -> None:
-        self._urgent: dict[Hashable, Iterator[Message]] = {}
+        self._urgent: dict[Hashable, Iterator[Message | None]] = {}
         self._words: dict[Hashable, Message] = {}
-        self._pages: dict[Hashable, Iterator[Message]] = {}
+        self._pages: dict[Hashable, Iterator[Message | None]] = {}
         "Those that have not begun, by what they are of."
-        self._page: Iterator[Message] | None = None
+        self._page: Iterator[Message | None] | None = None
         "The one that has begun."
 
     def __bool__(self) -> bool:
@@ -76,26 +77,28 @@ class Outbox:
         self._words[key] = message
         return True
 
-    def keep_page(self, key: Hashable, page: Iterator[Message], *, urgent: bool = False) -> None:
+    def keep_page(
+        self, key: Hashable, page: Iterator[Message | None], *, urgent: bool = False
+    ) -> None:
         """Keep a page, unless one of the same key waits and has not begun."""
         pages = self._urgent if urgent else self._pages
         pages.setdefault(key, page)
 
     def take(self) -> Message | None:
-        """The next message; None when nothing is left."""
-        while self._urgent:
+        """The next message; None where a page has nothing to tell this time, or has ended."""
+        if self._urgent:
             key, page = next(iter(self._urgent.items()))
-            if (message := next(page, None)) is not None:
+            for message in page:
                 return message
             del self._urgent[key]
-        if self._words:
+        elif self._words:
             key = next(iter(self._words))
             return self._words.pop(key)
-        while self._page is not None or self._pages:
+        elif self._page is not None or self._pages:
             if self._page is None:
                 key = next(iter(self._pages))
                 self._page = self._pages.pop(key)
-            if (message := next(self._page, None)) is not None:
+            for message in self._page:
                 return message
             self._page = None
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from laps.wire.moqt.codes import ResetCode
@@ -105,9 +106,9 @@ class OpenStreams:
             if not numbers:
                 del self._numbers[source]
 
-    def numbers(self, source: Hashable) -> list[Hashable]:
-        """The streams that come from a link or a publisher."""
-        return list(self._numbers.get(source, ()))
+    def numbers(self, source: Hashable, most: int) -> list[Hashable]:
+        """Some of the streams that come from a link or a publisher."""
+        return list(islice(self._numbers.get(source, ()), most))
 
     def all(self) -> list[Passing]:
         """Every one."""

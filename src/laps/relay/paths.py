@@ -1,18 +1,24 @@
 """Ways to nodes: what peers say of nodes, and what follows when the way to one is another.
 
 nodes (what changed?) -> subscribes, extensions (forget) -> exchange (tell) -> fib (send)
+
+What concerns very many nodes is done in pieces, a turn of the loop each. Until its turn comes data
+follows the way that a node had, unless that link is closed.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from laps.infobase.nodes import MOST_CHOSEN
 from laps.relay.exchange import srtt_changed
+from laps.relay.pieces import MOST_TOLD
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
-    from laps.infobase.nodes import Nodes
+    from laps.infobase.nodes import Nodes, SessionId
     from laps.relay.exchange import Exchange
     from laps.relay.extensions import Extensions
     from laps.relay.peers import Peer, PeerLink
@@ -46,6 +52,8 @@ class Paths:
         self._subscribes = subscribes
         self._extensions = extensions
         self._exchange = exchange
+        self._left: dict[NodeId, None] = {}
+        "Nodes whose turn has not come."
 
     def node_said(
         self, peer: Peer, peer_link: PeerLink, info: NodeInfo, *, added: bool, now: float
@@ -92,9 +100,40 @@ class Paths:
         self.changed(touched if peer.is_stub else touched | {peer.node_id}, now)
         self.srtt_changed(peer, now)
 
-    def changed(self, node_ids: Iterable[NodeId], now: float) -> None:
-        """Ways to these nodes may be others: forget, tell and send accordingly."""
-        ids = sorted(node_ids)
+    def closed(self, link_id: SessionId) -> set[NodeId]:
+        """A link is closed: the nodes whose best way is another; if they are many, some later."""
+        changes = self._nodes.close_session(link_id, MOST_CHOSEN)
+        return {change.node_id for change in changes}
+
+    def changed(self, node_ids: Collection[NodeId], now: float) -> None:
+        """Ways to these nodes may be others: forget, tell and send accordingly, now or soon."""
+        if len(node_ids) <= self._exchange.share(MOST_TOLD):
+            self._change(sorted(node_ids), now)
+        else:
+            self._left.update(dict.fromkeys(node_ids))
+
+    def tick(self, now: float) -> None:
+        """Go on with some of what is left."""
+        if self._nodes.is_settling:
+            changed, looked = self._nodes.settle(MOST_CHOSEN)
+            self._left.update(dict.fromkeys(changed))
+            self._exchange.gather(looked, now)
+        if self._left:
+            ids = list(islice(self._left, self._exchange.share(MOST_TOLD)))
+            for node_id in ids:
+                del self._left[node_id]
+            self._change(ids, now)
+
+    def deadline(self) -> float | None:
+        """When `tick` wants to be called."""
+        return None if self.is_idle else 0.0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is left."""
+        return not (self._left or self._nodes.is_settling)
+
+    def _change(self, ids: list[NodeId], now: float) -> None:
         for node_id in ids:
             if self._nodes.best(node_id) is None:
                 self._subscribes.purge(node_id, now)
@@ -119,11 +158,12 @@ class Paths:
             return
         peer.srtt_us = peer.nearest_srtt_us
         for link_id in peer.links:
-            changes = self._nodes.set_srtt(link_id, peer.srtt_us)
+            changes = self._nodes.set_srtt(link_id, peer.srtt_us, MOST_CHOSEN)
             moved = [change.node_id for change in changes]
             self._fib.reroute(moved)
             self._exchange.nodes_changed(moved, now)
-            self._exchange.gather(self._nodes.via(link_id), now)
+            if not self._nodes.is_settling:
+                self._exchange.gather(self._nodes.via(link_id), now)
         self._sets.changed(now)
 
     def follow(self, plan: Plan, now: float) -> None:

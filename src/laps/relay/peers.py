@@ -8,11 +8,13 @@ dialled. There is no second control link that the same side dialled (`admission`
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from laps.errors import ConnectResponseNotReceived, LocalProtocolError
 from laps.relay.outbox import Outbox
 from laps.sessions.peer import SendControl, State
+from laps.tables import Table
 from laps.types import DataDirection, NodeType, PeerMode, format_node_id
 from laps.wire.peering import SubscribeNodeSetAdv, SubscribeNodeSetWd
 
@@ -33,8 +35,13 @@ if TYPE_CHECKING:
 # any round trip, shorter than any redial that follows a loss.
 SAME_TIME_S: Final = 2.0
 
-# Messages of a page are written together, as many as QUIC sends at once.
+# Messages of a page are written together, as many as QUIC sends at once. That takes a millisecond
+# or two, so a turn of the loop writes this much to each of a few links, and the next goes on.
 PAGE_BYTES: Final = 16 * 1024
+MOST_PUMPED: Final = 2
+
+# What a page has looked at and not written takes less time than a message.
+LOOK_BYTES: Final = 32
 
 
 @dataclass(slots=True, eq=False)
@@ -57,9 +64,9 @@ class PeerLink:
     "When the peer first sent a node on it."
     late: dict[NodeId, NodeInfo] = field(default_factory=dict)
     "The nodes received on it after the peer had moved control away, kept until that link closes."
-    confirmed: set[TrackKey] = field(default_factory=set)
+    confirmed: Table[TrackKey, None] = field(default_factory=Table)
     "The tracks that the peer itself has subscribed to on this link."
-    offered: set[Names] = field(default_factory=set)
+    offered: Table[Names, None] = field(default_factory=Table)
     "The namespaces and tracks that it has offered on it."
     subscribes_told: int = 0
     "Advertisements of subscribes on it, since they were last counted; the next likewise."
@@ -163,6 +170,12 @@ class Peer:
         )
 
     @property
+    def extended_link(self) -> PeerLink | None:
+        """The link that extension messages to it may go by: the control link, or any."""
+        links = [*([] if self.control is None else [self.control]), *self.links.values()]
+        return next((peer_link for peer_link in links if peer_link.link.extended), None)
+
+    @property
     def is_stub(self) -> bool:
         """Whether it is a child of ours."""
         return self.info.type is NodeType.STUB
@@ -227,6 +240,8 @@ class Links:
         self.peer_links: dict[SessionId, PeerLink] = {}
         "Every link with its session, whether or not its peer has introduced itself."
         self._counters = counters
+        self._pumping: dict[PeerLink, None] = {}
+        "Links that have room for more of what waits for them."
 
     def node_of(self, link_id: SessionId) -> NodeId | None:
         """The peer at the other end of a link, once it has introduced itself."""
@@ -279,26 +294,48 @@ class Links:
         return peer_link.outbox.keep_word(key, message, page)
 
     def page(
-        self, peer_link: PeerLink, key: Hashable, page: Iterator[Message], *, urgent: bool = False
+        self,
+        peer_link: PeerLink,
+        key: Hashable,
+        page: Iterator[Message | None],
+        *,
+        urgent: bool = False,
     ) -> None:
         """Send many messages, as there is room for them."""
         peer_link.outbox.keep_page(key, page, urgent=urgent)
         self.pump(peer_link)
 
     def pump(self, peer_link: PeerLink) -> None:
-        """Send what waits, as far as there is room."""
+        """Send some of what waits, as far as there is room; `tick` goes on with it."""
         outbox, link = peer_link.outbox, peer_link.link
-        while outbox and (room := min(link.control_room, PAGE_BYTES)) > 0:
-            stream_id, size, batch = 0, 0, []
-            while size < room and (message := outbox.take()) is not None:
-                for effect in self._encoded(peer_link, message):
-                    if isinstance(effect, SendControl):
-                        stream_id = effect.stream_id
-                        batch.append(effect.data)
-                        size += len(effect.data)
-            if batch:
-                self._counters.control_sent += len(batch)
-                link.send_control(stream_id, b"".join(batch))
+        room = min(link.control_room, PAGE_BYTES)
+        stream_id, size, batch = 0, 0, []
+        while size < room and outbox:
+            if (message := outbox.take()) is None:
+                size += LOOK_BYTES
+                continue
+            for effect in self._encoded(peer_link, message):
+                if isinstance(effect, SendControl):
+                    stream_id = effect.stream_id
+                    batch.append(effect.data)
+                    size += len(effect.data)
+        if batch:
+            self._counters.control_sent += len(batch)
+            link.send_control(stream_id, b"".join(batch))
+        self._pumping.pop(peer_link, None)
+        if outbox and link.control_room > 0:
+            self._pumping[peer_link] = None
+
+    def tick(self, now: float) -> None:
+        """Send more of what waits, to some links in turn."""
+        for peer_link in list(islice(self._pumping, MOST_PUMPED)):
+            del self._pumping[peer_link]
+            if self.peer_links.get(peer_link.link.id) is peer_link:
+                self.pump(peer_link)
+
+    def deadline(self) -> float | None:
+        """When `tick` wants to be called."""
+        return 0.0 if self._pumping else None
 
     def write(self, peer_link: PeerLink, effect: SendControl) -> None:
         """Write on the control stream of a link."""
@@ -309,12 +346,15 @@ class Links:
         """Advertise subscriber node sets, or withdraw them."""
         for update in updates:
             peer_link = self.peer_links.get(update.link)
-            if peer_link is None:
-                continue
-            if update.nodes:
-                self.send_on(peer_link, SubscribeNodeSetAdv(update.sns_id, update.nodes))
-            else:
-                self.send_on(peer_link, SubscribeNodeSetWd(update.sns_id))
+            if peer_link is not None:
+                self.send_on(peer_link, sns_message(update))
+
+
+def sns_message(update: SnsUpdate) -> Message:
+    """What a peer is told of a set."""
+    if update.nodes:
+        return SubscribeNodeSetAdv(update.sns_id, update.nodes)
+    return SubscribeNodeSetWd(update.sns_id)
 
 
 def _mix(number: int, link_id: int) -> int:

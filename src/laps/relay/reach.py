@@ -290,6 +290,7 @@ class Reach:
         flow = self._fib.get(FromClient(client, key))
         if flow is None:
             return False
+        self._fib.refresh(flow)
         if not flow.settled:  # peers are told in a moment
             return len(flow.targets) > 1
         sets = [out.nodes for out in flow.outs.values()]

@@ -193,6 +193,8 @@ class Relay:
             self.extensions,
         )
         self._due: tuple[Due, ...] = (
+            self.links,
+            self._paths,
             self._exchange,
             self._sets,
             self.ingress,
@@ -286,7 +288,7 @@ class Relay:
             del self.peers[peer.node_id]
             peer.confirm_at = None
             self.journal.note(now, "peer_down", format_node_id(peer.node_id), reason=reason)
-        touched = {change.node_id for change in self.nodes.close_session(link.id)}
+        touched = self._paths.closed(link.id)
         self.ingress.close_link(link.id, now)
         touched |= self._introduction.elect(peer, now)
         if peer_link.first_node_at is not None:
@@ -364,12 +366,7 @@ class Relay:
 
     def client_closed(self, client: Client, now: float) -> None:
         """A client has left, with all it offered and wanted."""
-        for track in self.tracks.subscribed(client):
-            self._subscribes.unsubscribe(client, track, now)
-        dropped, keys = self.tracks.drop_publisher(client)
-        self._subscribes.review_all(keys, now)
-        for info in dropped:
-            self._subscribes.announced(info, added=False)
+        self._subscribes.client_closed(client, now)
         self.extensions.client_closed(client, now)
         self.data.close_source(client, now)
         self.reach.serve_joining(now)
@@ -446,7 +443,8 @@ class Relay:
         """Whether nothing is about to be said or dropped."""
         waiting = self._timers or self.data.holding or self._exchange.deadline() is not None
         waiting = waiting or any(link.outbox for link in self.links.peer_links.values())
-        waiting = waiting or not (self._sets.is_idle and self._subscribes.is_idle)
+        parts = (self._sets, self._subscribes, self._paths)
+        waiting = waiting or not all(part.is_idle for part in parts)
         return not waiting and self.extensions.is_idle()
 
     def sizes(self) -> dict[str, int]:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from laps.relay.pieces import MOST_IN_A_TURN
+
 if TYPE_CHECKING:
     from laps.relay.peers import Links
     from laps.routing.forwarding import Fib, Flow, FlowKey
@@ -20,9 +22,6 @@ if TYPE_CHECKING:
 GATHER_S: Final = 0.02
 # A set of fewer nodes is a small message.
 GATHER_FROM: Final = 16
-
-# 50 µs each: some milliseconds, and data has its turn.
-MOST_IN_A_TURN: Final = 100
 
 
 class Sets:
@@ -37,7 +36,7 @@ class Sets:
     def flow(self, key: FlowKey) -> Flow | None:
         """A flow that data is about to take."""
         flow = self._fib.get(key)
-        if flow is not None and not flow.settled:
+        if flow is not None and (not flow.settled or self._fib.is_spreading):
             self._links.send_sns(self._fib.settle(flow))
         return flow
 
@@ -53,16 +52,20 @@ class Sets:
                 break
             del self._gathering[flow]
             self._tell(flow, now)
+        if self._fib.is_spreading:
+            self._fib.spread(MOST_IN_A_TURN - len(self._fib.unsettled))
         self._settle(now)
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
-        return 0.0 if self._fib.unsettled else next(iter(self._gathering.values()), None)
+        if self._fib.unsettled or self._fib.is_spreading:
+            return 0.0
+        return next(iter(self._gathering.values()), None)
 
     @property
     def is_idle(self) -> bool:
         """Whether peers have been told of everything."""
-        return not self._fib.unsettled and not self._gathering
+        return not (self._fib.unsettled or self._fib.is_spreading or self._gathering)
 
     def _settle(self, now: float) -> None:
         for flow in list(islice(self._fib.unsettled, MOST_IN_A_TURN)):

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from laps.infobase.subscribes import SeenSubscribes
-from laps.relay.sets import MOST_IN_A_TURN
+from laps.relay.pieces import MOST_IN_A_TURN, in_pieces
 from laps.relay.stub import StubClient
 from laps.tracks.publication import NewGroupWanted
 from laps.types import SubscribeInfo, next_sequence
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from laps.relay.timers import Timers
     from laps.tracks.ports import Client
     from laps.tracks.subscription import Subscription
+    from laps.tracks.track import Track
     from laps.tracks.tracks import Tracks
     from laps.types import AnnounceInfo, NodeId, TrackHash, TrackKey
     from laps.wire.peering import Message
@@ -90,8 +92,13 @@ class SubscribeExchange:
         self._own = own
         self._seen = SeenSubscribes()
         self._orphans: dict[NodeId, float] = {}
-        self._reviews: deque[Iterator[TrackKey]] = deque()
+        "Until when what nodes want is kept that nobody has told us of; the first is the next due."
+        self._reviews: deque[Iterator[TrackKey | None]] = deque()
         "Tracks whose publishers came or left, to be reviewed."
+        self._unconfirmed: deque[Iterator[SubscribeInfo | None]] = deque()
+        "What nodes no longer want that came again: each is looked at once."
+        self._known: deque[Iterator[tuple[Track, Client, NodeId] | None]] = deque()
+        "What nodes want that were told of after their subscribes."
 
     # -- the Edge of a Stub ------------------------------------------------------------------------
 
@@ -141,21 +148,18 @@ class SubscribeExchange:
         for info in change.unannounced:
             self.announced(info, added=False)
 
-    def review_all(self, keys: Iterable[TrackKey], now: float) -> None:
-        """Somebody who offers tracks came or left; a great many of them are left for later."""
+    def review_all(self, keys: Iterable[TrackKey | None], now: float) -> None:
+        """Somebody who offers tracks came or left; a great many of them are left for later.
+
+        In place of a track that is not concerned stands None.
+        """
         self._reviews.append(iter(keys))
         if len(self._reviews) == 1:
             self._review_some(now)
 
     def _review_some(self, now: float) -> None:
-        left = MOST_IN_A_TURN
-        while self._reviews and left:
-            key = next(self._reviews[0], None)
-            if key is None:
-                self._reviews.popleft()
-            else:
-                left -= 1
-                self.review(key, now)
+        for key in in_pieces(self._reviews):
+            self.review(key, now)
 
     # -- our own -----------------------------------------------------------------------------------
 
@@ -208,16 +212,30 @@ class SubscribeExchange:
             if isinstance(publication.publisher, StubClient):
                 publication.publisher.subscribe(track.hash, bytes(info.subscribe_data))
 
+    def client_closed(self, client: Client, now: float) -> None:
+        """A client has left, with all it offered and wanted; what follows is left for later."""
+        tracks = self._tracks.subscribed(client)
+        left = [track for track in tracks if self._leave(client, track, now)]
+        self.review_all((track.full_name_hash for track in left), now)
+        dropped, keys = self._tracks.drop_publisher(client)
+        self.review_all(keys, now)
+        for info in dropped if self._is_stub else ():
+            self.announced(info, added=False)
+
     def unsubscribe(self, client: Client, track: TrackHash, now: float) -> None:
         """A client no longer wants a track; the network hears of it a little later."""
+        if self._leave(client, track, now):
+            self.review(track.full_name_hash, now)
+
+    def _leave(self, client: Client, track: TrackHash, now: float) -> bool:
+        """Whether the client was the last here to want a track."""
         if isinstance(client, StubClient):
             client.forget(track)
         if not self._tracks.unsubscribe(client, track):
-            return
+            return False
         found = self._tracks.track(track, now)
         # Its streams go on while the network still sends them, for whoever comes back.
         at = found.leaving_at = now + self._settings.unsubscribe_s
-        self.review(track.full_name_hash, now)
 
         def leave(now: float) -> None:
             if found.leaving_at == at:
@@ -225,6 +243,7 @@ class SubscribeExchange:
                 self._withdraw(track, now)
 
         self._timers.at(at, leave)
+        return True
 
     def withdraw_all(self, now: float) -> None:
         """We are leaving."""
@@ -299,22 +318,31 @@ class SubscribeExchange:
         """A peer says something of its own: while it repeats what is known, it is not done."""
         if not added:
             for link in peer.links.values():
-                link.confirmed.discard(key)
+                link.confirmed.pop(key, None)
             return
-        peer_link.confirmed.add(key)
+        peer_link.confirmed[key] = None
         if peer.confirm_at is not None and self._subscribes.holds(peer.node_id, key):
             peer.confirm_at = now + self._settings.confirm_s
 
     def node_known(self, node_id: NodeId, now: float) -> None:
         """A way to a node is known; where its subscribes came first, open streams wait for it."""
         self._reach.met(node_id, now)
-        if self._orphans.pop(node_id, None) is None:
-            return
+        if self._orphans.pop(node_id, None) is not None:
+            self._known.append(self._published_for(node_id))
+            self._catch_up(now)
+
+    def _published_for(self, node_id: NodeId) -> Iterator[tuple[Track, Client, NodeId] | None]:
+        """The tracks that a node wants and publishers here send; None for each other."""
         for key in self._subscribes.of(node_id):
             track = self._tracks.get(key)
             for client in () if track is None else list(track.publishers):
                 if track is not None:
-                    self._reach.catch_up(track, client, node_id, now)
+                    yield track, client, node_id
+            yield None
+
+    def _catch_up(self, now: float) -> None:
+        for track, client, node_id in in_pieces(self._known):
+            self._reach.catch_up(track, client, node_id, now)
 
     def purge(self, node_id: NodeId, now: float) -> None:
         """No way leads to a node any more, so nothing can be sent to its subscribers."""
@@ -332,24 +360,34 @@ class SubscribeExchange:
     def tick(self, now: float) -> None:
         """Forget what has outlived its time."""
         self._subscribes.expire(now)
-        for node_id in [node_id for node_id, at in self._orphans.items() if at <= now]:
+        for node_id in list(islice(self._orphans, MOST_IN_A_TURN)):
+            if self._orphans[node_id] > now:
+                break
             del self._orphans[node_id]
             if self._nodes.best(node_id) is None:
                 self.purge(node_id, now)
         self.forget(now)
         self._review_some(now)
+        self._withdraw_unconfirmed(now)
+        self._catch_up(now)
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
-        if self._reviews or self._subscribes.is_purging:
+        if self._is_busy:
             return 0.0
-        due = [self._subscribes.next_expiry, min(self._orphans.values(), default=None)]
+        due = [self._subscribes.next_expiry, next(iter(self._orphans.values()), None)]
         return min((at for at in due if at is not None), default=None)
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing waits for a node, or is left to do."""
-        return not (self._orphans or self._reviews or self._subscribes.is_purging)
+        return not (self._orphans or self._is_busy)
+
+    @property
+    def _is_busy(self) -> bool:
+        return bool(
+            self._reviews or self._unconfirmed or self._known or self._subscribes.is_purging
+        )
 
     def _take(
         self, info: SubscribeInfo, *, added: bool, heard_from: Peer | None, now: float
@@ -381,12 +419,21 @@ class SubscribeExchange:
             self._timers.at(peer.confirm_at, lambda now: self._confirm(peer, now))
             return
         peer.confirm_at = None
-        for info in list(self._subscribes.of_source(peer.node_id)):
-            key = info.track_hash.full_name_hash
-            if not any(key in peer_link.confirmed for peer_link in peer.links.values()):
-                # Told to the node itself too: it may be that its words are late.
-                gone = replace(info, sequence=(info.sequence + 1) & 0xFFFF)
-                self._take(gone, added=False, heard_from=None, now=now)
+        self._unconfirmed.append(self._unsaid(peer))
+
+    def _unsaid(self, peer: Peer) -> Iterator[SubscribeInfo | None]:
+        """What a node subscribed to and no longer does; None for each that it does."""
+        for key in self._subscribes.of(peer.node_id):
+            if self._links.peers.get(peer.node_id) is not peer:
+                return
+            said = any(key in peer_link.confirmed for peer_link in peer.links.values())
+            yield None if said else self._subscribes.get(peer.node_id, key)
+
+    def _withdraw_unconfirmed(self, now: float) -> None:
+        for info in in_pieces(self._unconfirmed):
+            # Told to the node itself too: it may be that its words are late.
+            gone = replace(info, sequence=(info.sequence + 1) & 0xFFFF)
+            self._take(gone, added=False, heard_from=None, now=now)
 
     def _correct(self, info: SubscribeInfo, *, added: bool, now: float) -> None:
         """Somebody speaks of our own subscribes: if it is not so, or not from us, say what is."""

@@ -16,21 +16,29 @@ What changes is only written down at first: `install`, `reroute` and `close_link
 whose way has to be decided, and `settle` decides them for one flow. So a thousand targets that join
 a flow are a few messages, and a neighbour that is lost, with ten thousand flows that went there, is
 work for many turns of a loop. A flow that is about to be used is settled first.
+
+Where a link or a node concerns very many flows, even that is written down for some of them at a
+time (`spread`). What has not come to a flow yet is found when it is settled.
 """
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from laps.infobase.nodes import PathCandidate, SessionId
+from laps.tables import Table
 from laps.types import NodeId, SnsId, TrackKey
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator
 
 LAST_SNS_ID: Final = 2**32 - 1
+
+# 1 µs each: with more flows than these to be settled, others are not written down yet.
+MOST_AT_ONCE: Final = 200
 
 K = TypeVar("K")
 
@@ -106,7 +114,7 @@ class Flow:
 
     key: FlowKey
     serial: int
-    "Its place among the flows, so that what happens to several happens in one order."
+    "Its place among the flows."
     targets: frozenset[NodeId] = frozenset()
     local: bool = False
     "Whether clients of this relay are to have it too."
@@ -134,7 +142,7 @@ class SnsIds:
 
     def __init__(self) -> None:
         self._last = 0
-        self._used: set[SnsId] = set()
+        self._used: Table[SnsId, None] = Table()
 
     def take(self) -> SnsId:
         """The next id that is not in use."""
@@ -143,12 +151,12 @@ class SnsIds:
             if self._last not in self._used:
                 break
         sns_id = SnsId(self._last)
-        self._used.add(sns_id)
+        self._used[sns_id] = None
         return sns_id
 
     def give_back(self, sns_id: SnsId) -> None:
         """The id was withdrawn."""
-        self._used.discard(sns_id)
+        self._used.pop(sns_id, None)
 
 
 class Fib:
@@ -163,16 +171,23 @@ class Fib:
         self.unsettled: dict[Flow, None] = {}
         "Flows that have to be settled, in the order that this was found out."
         self._made = 0
-        self._flows: dict[FlowKey, Flow] = {}
-        self._by_target: dict[NodeId, dict[Flow, None]] = {}
-        self._by_link: dict[LinkId, dict[Flow, None]] = {}
+        self._flows: Table[FlowKey, Flow] = Table()
+        self._by_target: dict[NodeId, Table[int, Flow]] = {}
+        "By their serial numbers, so that what happens to several happens in one order."
+        self._by_link: dict[LinkId, Table[int, Flow]] = {}
+        self._spreading: deque[Iterator[None]] = deque()
+        "What concerns very many flows: each step writes it down for one of them."
+        self._moved: Counter[NodeId] = Counter()
+        "The nodes and links that these are of; the next likewise."
+        self._shared: Counter[LinkId] = Counter()
+        self._closed: Counter[LinkId] = Counter()
         self._ids: dict[LinkId, SnsIds] = {}
 
     def __len__(self) -> int:
         return len(self._flows)
 
     def __iter__(self) -> Iterator[Flow]:
-        return iter(list(self._flows.values()))
+        return self._flows.values()
 
     def get(self, key: FlowKey) -> Flow | None:
         """The flow, if there is one."""
@@ -192,7 +207,7 @@ class Fib:
             _unindex(self._by_target, node, flow)
             flow.routes.pop(node, None)
         for node in wanted - flow.targets:
-            self._by_target.setdefault(node, {})[flow] = None
+            _index(self._by_target, node, flow)
             flow.undecided.add(node)
         flow.targets = wanted
         self._unsettle(flow)
@@ -215,45 +230,104 @@ class Fib:
         may take another, so as not to turn back.
         """
         for node in nodes:
-            for flow in self._by_target.get(node, ()):
-                if not passing or isinstance(flow.key, FromPeer):
-                    flow.undecided.add(node)
-                    self._unsettle(flow)
+            if (flows := self._by_target.get(node)) is not None:
+                self._moved[node] += 1
+                self._begin(self._move(flows.values(), node, passing=passing), len(flows))
+
+    def _move(self, flows: Iterable[Flow], node: NodeId, *, passing: bool) -> Iterator[None]:
+        for flow in flows:
+            if node in flow.targets and (not passing or isinstance(flow.key, FromPeer)):
+                flow.undecided.add(node)
+                self._unsettle(flow)
+            yield
+        _count_down(self._moved, node)
 
     def share(self, links: Iterable[LinkId]) -> None:
         """Their peer has one link more: flows are spread anew, each with all its nodes there."""
         for link in links:
-            for flow in self._by_link.get(link, ()):
-                if (out := flow.outs.get(link)) is not None:
-                    flow.undecided |= out.nodes
-                    self._unsettle(flow)
+            if (flows := self._by_link.get(link)) is not None:
+                self._shared[link] += 1
+                self._begin(self._share(flows.values(), link), len(flows))
+
+    def _share(self, flows: Iterable[Flow], link: LinkId) -> Iterator[None]:
+        for flow in flows:
+            if (out := flow.outs.get(link)) is not None:
+                flow.undecided |= out.nodes
+                self._unsettle(flow)
+            yield
+        _count_down(self._shared, link)
 
     def close_link(self, link: LinkId) -> None:
         """A link is gone, and all its sets with it; its targets move to where selection says."""
-        flows = self._by_link.pop(link, {})
+        flows = self._by_link.pop(link, None)
         self._ids.pop(link, None)
+        if flows is not None:
+            self._closed[link] += 1
+            self._begin(self._close(flows.values(), link), len(flows))
+
+    def _close(self, flows: Iterable[Flow], link: LinkId) -> Iterator[None]:
         for flow in flows:
-            lost = flow.outs.pop(link, None)
-            for old in [old for old in flow.old if old[0] == link]:
-                del flow.old[old]
-            if lost is not None:
-                flow.lost |= lost.nodes
-                flow.undecided |= lost.nodes
+            self._lose(flow, link)
+            yield
+        _count_down(self._closed, link)
+
+    def _lose(self, flow: Flow, link: LinkId) -> None:
+        lost = flow.outs.pop(link, None)
+        for old in [old for old in flow.old if old[0] == link]:
+            del flow.old[old]
+        if lost is not None:
+            flow.lost |= lost.nodes
+            flow.undecided |= lost.nodes
+            self._unsettle(flow)
+
+    # -- what concerns very many flows -------------------------------------------------------------
+
+    def _begin(self, steps: Iterator[None], count: int) -> None:
+        if not self._spreading and len(self.unsettled) + count <= MOST_AT_ONCE:
+            deque(steps, maxlen=0)
+        else:
+            self._spreading.append(steps)
+
+    def spread(self, most: int) -> None:
+        """Write down for some more flows what concerns very many."""
+        while self._spreading and most > 0:
+            if next(self._spreading[0], self) is self:
+                self._spreading.popleft()
+            most -= 1
+
+    @property
+    def is_spreading(self) -> bool:
+        """Whether `spread` has more to do."""
+        return bool(self._spreading)
+
+    def refresh(self, flow: Flow) -> None:
+        """Write down for a flow what has not come to it yet."""
+        if not self._spreading:
+            return
+        for link in {*flow.outs, *(link for link, _ in flow.old)}:
+            if link in self._closed:
+                self._lose(flow, link)
+            elif link in self._shared and link in flow.outs:
+                flow.undecided |= flow.outs[link].nodes
+                self._unsettle(flow)
+        for node in flow.targets if self._moved else ():
+            if node in self._moved:
+                flow.undecided.add(node)
                 self._unsettle(flow)
 
     def _unsettle(self, flow: Flow) -> None:
         flow.settled = False
         self.unsettled[flow] = None
 
-    def sets_on(self, link: LinkId) -> list[SnsUpdate]:
-        """All sets of a link, those that wait for their streams to end too."""
-        updates = []
-        for flow in sorted(self._by_link.get(link, ()), key=_serial):
+    def sets_on(self, link: LinkId) -> Iterator[SnsUpdate]:
+        """All sets of a link, those that wait for their streams to end too, as they are by then."""
+        flows = self._by_link.get(link)
+        for flow in () if flows is None else flows.values():
             outs = [out for (at, _), out in flow.old.items() if at == link]
             if (current := flow.outs.get(link)) is not None:
                 outs.append(current)
-            updates += [SnsUpdate(link, out.sns_id, tuple(sorted(out.nodes))) for out in outs]
-        return updates
+            for out in outs:
+                yield SnsUpdate(link, out.sns_id, tuple(sorted(out.nodes)))
 
     def stream_opened(self, flow: Flow, link: LinkId) -> None:
         """A stream of the flow now runs on a link."""
@@ -274,6 +348,7 @@ class Fib:
 
     def settle(self, flow: Flow) -> list[SnsUpdate]:
         """Give each target to the link that leads to it; the updates to tell the peers."""
+        self.refresh(flow)
         self.unsettled.pop(flow, None)
         if flow.settled:
             return []
@@ -303,7 +378,7 @@ class Fib:
                 self._retire(flow, link)
                 ids = self._ids.setdefault(link, SnsIds())
                 out = flow.outs[link] = OutSet(ids.take(), frozenset())
-                self._by_link.setdefault(link, {})[flow] = None
+                _index(self._by_link, link, flow)
             out.nodes = frozenset(nodes)
             advertised.append(SnsUpdate(link, out.sns_id, tuple(sorted(nodes))))
         for link in [link for link in flow.outs if link not in wanted]:
@@ -329,13 +404,22 @@ class Fib:
         return SnsUpdate(link, sns_id, ())
 
 
-def _serial(flow: Flow) -> int:
-    return flow.serial
+def _count_down(counts: Counter[K], key: K) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]
 
 
-def _unindex(index: dict[K, dict[Flow, None]], key: K, flow: Flow) -> None:
+def _index(index: dict[K, Table[int, Flow]], key: K, flow: Flow) -> None:
+    flows = index.get(key)
+    if flows is None:
+        flows = index[key] = Table()
+    flows[flow.serial] = flow
+
+
+def _unindex(index: dict[K, Table[int, Flow]], key: K, flow: Flow) -> None:
     flows = index.get(key)
     if flows is not None:
-        flows.pop(flow, None)
+        flows.pop(flow.serial, None)
         if not flows:
             del index[key]

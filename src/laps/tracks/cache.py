@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from laps.ranges import LAST_OBJECT, RangeSet
 from laps.tracks.cached_stream import CachedStream
-from laps.tracks.history import History
+from laps.tracks.history import Elsewhere, History
 from laps.types import Location
 from laps.wire.moqt.data import ObjectStatus, decode_datagram
 from laps.wire.moqt.dialect import BETWEEN_RELAYS
@@ -261,7 +261,7 @@ class CachedTrack:
 
     def __init__(self, cache: Cache, history: History | None = None) -> None:
         self.cache = cache
-        self.history = history or History()
+        self.history = history or History(cache.elsewhere)
         self.groups: dict[int, CachedGroup] = {}
         self._top = -1
         "The largest of them; -1 where there is none."
@@ -383,6 +383,7 @@ class Cache:
         self.limits = limits
         self.events = events
         self.counters = CacheCounters()
+        self.elsewhere = Elsewhere()
         self.size = 0
         self.order: dict[CachedGroup, None] = {}
         "Every group, the oldest first."

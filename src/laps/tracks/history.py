@@ -22,18 +22,40 @@ if TYPE_CHECKING:
 MAX_SPANS: Final = 64
 
 
+class Elsewhere:
+    """How often other relays have begun to offer whole namespaces: what they publish may pass by.
+
+    A history notes the number, so that no such offer looks at all of them.
+    """
+
+    __slots__ = ("offers",)
+
+    def __init__(self) -> None:
+        self.offers = 0
+
+
 class History:
     """What was let go of a track, and how far back anything is known."""
 
-    __slots__ = ("_firsts", "_lasts", "begin", "partial")
+    __slots__ = ("_elsewhere", "_firsts", "_lasts", "_whole_at", "begin")
 
-    def __init__(self) -> None:
+    def __init__(self, elsewhere: Elsewhere | None = None) -> None:
         self.begin: int | None = None
         "The first group that was ever here."
-        self.partial = True
-        "Some of it may have been published and not come here."
+        self._elsewhere = elsewhere or Elsewhere()
+        self._whole_at: int | None = None
+        "The number of such offers when all of it came here; None where that is not so."
         self._firsts: list[int] = []
         self._lasts: list[Location] = []
+
+    @property
+    def partial(self) -> bool:
+        """Whether some of it may have been published and not come here."""
+        return self._whole_at != self._elsewhere.offers
+
+    @partial.setter
+    def partial(self, partial: bool) -> None:
+        self._whole_at = None if partial else self._elsewhere.offers
 
     def published_here(self, *, all_of_it: bool) -> None:
         """A publisher of this relay's begins to send the track, all of it or what is wanted."""

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 from laps.infobase.announces import Announces
 from laps.routing.forwarding import FromPeer
+from laps.tables import Table
 from laps.tracks.cache import Cache
 from laps.wire.quicr.fragments import MAX_OBJECT_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from laps.routing.forwarding import Fib
     from laps.tracks.cache import CacheLimits
     from laps.tracks.meter import Meter
@@ -44,12 +47,14 @@ class ClientIndex:
     """Tracks by client: one of ten thousand is found without a look at the others."""
 
     def __init__(self) -> None:
-        self._keys: dict[Client, dict[TrackKey, None]] = {}
-        self._clients: dict[TrackKey, int] = {}
+        self._keys: dict[Client, Table[TrackKey, None]] = {}
+        self._clients: Table[TrackKey, int] = Table()
 
     def add(self, client: Client, key: TrackKey) -> None:
         """A client has to do with a track."""
-        keys = self._keys.setdefault(client, {})
+        keys = self._keys.get(client)
+        if keys is None:
+            keys = self._keys[client] = Table()
         if key not in keys:
             keys[key] = None
             self._clients[key] = self._clients.get(key, 0) + 1
@@ -66,9 +71,17 @@ class ClientIndex:
         if not self._clients[key]:
             del self._clients[key]
 
-    def of(self, client: Client) -> list[TrackKey]:
-        """The tracks of a client."""
-        return list(self._keys.get(client, ()))
+    def of(self, client: Client) -> Iterator[TrackKey]:
+        """The tracks of a client; they may change meanwhile."""
+        return iter(self._keys.get(client, ()))
+
+    def count(self, client: Client) -> int:
+        """How many they are."""
+        return len(self._keys.get(client, ()))
+
+    def has(self, client: Client, key: TrackKey) -> bool:
+        """Whether a client has to do with a track."""
+        return key in self._keys.get(client, ())
 
     def __len__(self) -> int:
         """How many tracks any client has to do with."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from laps.errors import InvalidEncoding
 from laps.routing.forwarding import FromClient
+from laps.tables import Table
 from laps.telemetry.records import is_telemetry
 from laps.tracks.meter import Meter
 from laps.tracks.ports import Answers
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
 # A track that is forgotten leaves some hundred bytes.
 MAX_HISTORIES: Final = 10_000
 
-# A look at a track takes less than a microsecond: so many at a time, or as many as it takes to have
-# looked at all of them within so many times.
+# A look at a track takes a microsecond: so many at a time, each second, or more often where that is
+# needed to have looked at all of them within a minute.
 MOST_LOOKED_AT: Final = 2_000
 LOOKS: Final = 60
 
@@ -79,14 +80,14 @@ class Tracks:
         "Subscribes whose data is no SUBSCRIBE: passed on, and matched by nobody."
         self.histories: OrderedDict[TrackKey, History] = OrderedDict()
         "What is remembered of tracks that are forgotten."
-        self.transit: dict[TrackKey, Meter] = {}
+        self.transit: Table[TrackKey, Meter] = Table()
         "Tracks that pass between peers and that nobody here has to do with."
         self.names = WantedNames()
         "The namespaces that somebody in the network wants tracks of."
         self._self_id = self_id
         self._subscribes = subscribes
         self._fib = fib
-        self._tracks: dict[TrackKey, Track] = {}
+        self._tracks: Table[TrackKey, Track] = Table()
         self._looking: Iterator[TrackKey] = iter(())
         "Those that have not been looked at in this round."
 
@@ -96,14 +97,14 @@ class Tracks:
         return len(self._tracks)
 
     def __iter__(self) -> Iterator[Track]:
-        return iter(list(self._tracks.values()))
+        return self._tracks.values()
 
     def __contains__(self, key: TrackKey) -> bool:
         return key in self._tracks
 
-    def keys(self) -> list[TrackKey]:
-        """Every track of now."""
-        return list(self._tracks)
+    def keys(self) -> Iterator[TrackKey]:
+        """Every track; they may change meanwhile."""
+        return iter(self._tracks)
 
     def get(self, key: TrackKey) -> Track | None:
         """The track, if it is there."""
@@ -132,7 +133,7 @@ class Tracks:
         very many, once a minute.
         """
         done = self.cache.expire(now)
-        for key in islice(self._looking, max(MOST_LOOKED_AT, len(self._tracks) // LOOKS)):
+        for key in islice(self._looking, MOST_LOOKED_AT):
             track = self._tracks.get(key)
             if track is not None and not self._is_left(track, now):
                 del self._tracks[key]
@@ -140,12 +141,17 @@ class Tracks:
                     self.histories[key] = track.cached.history
         following = next(self._looking, None)
         if following is None:
-            self._looking = iter(list(self._tracks))
+            self._looking = iter(self._tracks)
         else:
             self._looking = chain((following,), self._looking)
         while len(self.histories) > MAX_HISTORIES:
             self.histories.popitem(last=False)
         return done
+
+    @property
+    def looks_each_second(self) -> float:
+        """How often `expire` is to be called."""
+        return max(1.0, len(self._tracks) / (MOST_LOOKED_AT * LOOKS))
 
     def _is_left(self, track: Track, now: float) -> bool:
         """Whether anything is left of a track."""
@@ -159,13 +165,12 @@ class Tracks:
 
     def others_offer(self, key: TrackKey | None) -> None:
         """Another relay has publishers of a track, or of many: some of it may not come here."""
-        keys = list(self._tracks) if key is None else [key]
-        for each in keys:
-            if (track := self._tracks.get(each)) is not None:
-                track.cached.history.partial = True
-        for each in self.histories if key is None else keys:
-            if each in self.histories:
-                self.histories[each].partial = True
+        if key is None:
+            self.cache.elsewhere.offers += 1
+        elif (track := self._tracks.get(key)) is not None:
+            track.cached.history.partial = True
+        elif key in self.histories:
+            self.histories[key].partial = True
 
     # -- meters ------------------------------------------------------------------------------------
 
@@ -217,7 +222,12 @@ class Tracks:
 
     def subscribed(self, client: Client) -> list[TrackHash]:
         """What a client subscribes to."""
-        return [self._tracks[key].hash for key in self.shared.subscribed.of(client)]
+        keys = list(self.shared.subscribed.of(client))
+        return [self._tracks[key].hash for key in keys]
+
+    def count_subscribed(self, client: Client) -> int:
+        """How much a client subscribes to."""
+        return self.shared.subscribed.count(client)
 
     def noted(self, track: TrackHash, subscribe_data: bytes | memoryview) -> None:
         """A track has come to be wanted, or is wanted no more, in the whole network."""
@@ -245,17 +255,25 @@ class Tracks:
 
     def unannounce(
         self, client: Client, info: AnnounceInfo, name: TrackName | None = None
-    ) -> list[TrackKey] | None:
-        """A publisher offers it no more: the tracks to review; None if that is no news."""
+    ) -> Iterator[TrackKey | None] | None:
+        """A publisher offers it no more: the tracks to review; None if that is no news.
+
+        In place of a track that was looked at and is not to be reviewed stands None.
+        """
         if self.announces.withdraw(client, info) is None:
             return None
-        asked = self.shared.asked.of(client)
         if name is not None:
-            return [key for key in (hash_track(name).full_name_hash,) if key in asked]
-        names = {key: self._tracks[key].name for key in asked}
-        return [key for key, name in names.items() if name is not None and _offers(info, name)]
+            key = hash_track(name).full_name_hash
+            return iter([key] if self.shared.asked.has(client, key) else [])
+        return self._no_longer_offered(client, info)
 
-    def drop_publisher(self, client: Client) -> tuple[list[AnnounceInfo], list[TrackKey]]:
+    def _no_longer_offered(self, client: Client, info: AnnounceInfo) -> Iterator[TrackKey | None]:
+        for key in self.shared.asked.of(client):
+            track = self._tracks.get(key)
+            name = None if track is None else track.name
+            yield key if name is not None and _offers(info, name) else None
+
+    def drop_publisher(self, client: Client) -> tuple[list[AnnounceInfo], Iterator[TrackKey]]:
         """A publisher has left: what it had announced, and the tracks to review."""
         dropped = [change.info for change in self.announces.drop_origin(client)]
         return dropped, self.shared.asked.of(client)

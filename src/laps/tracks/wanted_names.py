@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from laps.tables import PART, Table
 from laps.types import hash_bytes
 
 if TYPE_CHECKING:
@@ -21,9 +22,9 @@ class WantedNames:
     """The names of the namespaces that tracks are wanted of."""
 
     def __init__(self) -> None:
-        self._parts: dict[int, tuple[int, ...]] = {}
+        self._parts: Table[int, tuple[int, ...]] = Table()
         "By the hash of a namespace: the hashes of its parts."
-        self._below: dict[tuple[int, ...], int | dict[int, None]] = {}
+        self._below: Table[tuple[int, ...], int | dict[int, None] | Table[int, None]] = Table()
         "Most beginnings are those of one namespace."
 
     def __len__(self) -> int:
@@ -44,6 +45,8 @@ class WantedNames:
                 self._below[prefix] = {found: None, namespace_hash: None}
             else:
                 found[namespace_hash] = None
+                if len(found) == PART and isinstance(found, dict):
+                    self._below[prefix] = Table(found)
 
     def discard(self, namespace_hash: int) -> None:
         """None of its tracks is wanted any more."""
@@ -59,10 +62,11 @@ class WantedNames:
                     del self._below[prefix]
 
     def below(self, parts: tuple[int, ...]) -> Iterator[int]:
-        """The namespaces that begin with these parts, as they are when the first is asked for."""
-        found = self._below.get(parts)
-        if found is not None:
-            yield from (found,) if isinstance(found, int) else tuple(found)
+        """The namespaces that begin with these parts; the table may change meanwhile."""
+        found = self._below.get(parts, ())
+        if isinstance(found, Table):
+            return iter(found)
+        return iter((found,) if isinstance(found, int) else tuple(found))
 
     def parts(self, namespace_hash: int) -> tuple[int, ...] | None:
         """The hashes of the parts of a namespace."""

@@ -95,14 +95,34 @@ def test_a_node_that_is_gone_takes_all_along_and_starts_anew(base: Namespaces) -
     base.add(offer(9, name=b"video"), 0.0)
     base.add(offer(9, FAR), 0.0)
     base.withdraw(offer(9, namespace=(b"old",)), 0.0)
-    assert base.purge_source(NEAR) == [
+    base.purge_source(NEAR)
+    assert list(base) == [offer(9, FAR)]
+    assert list(base.sources((ROOM, None))) == [FAR]
+    assert base.matching(ROOM) == [offer(9, FAR)]
+    told = base.purged(1)
+    assert (len(told), base.is_purging) == (1, True)
+    told += base.purged(9)
+    assert base.is_purging is False
+    assert sorted(told, key=lambda change: change.first) == [
         NamespaceChange(offer(9), added=False, first=False),
         NamespaceChange(offer(9, name=b"video"), added=False, first=True),
     ]
-    assert base.purge_source(NEAR) == []
+    base.purge_source(NEAR)
+    assert base.purged(9) == []
     assert list(base) == [offer(9, FAR)]
     assert base.add(offer(1), 0.0) is not None
     assert base.add(offer(1, namespace=(b"old",)), 0.0) is not None
+
+
+def test_a_node_that_is_back_before_it_is_forgotten_keeps_what_it_offers(base: Namespaces) -> None:
+    for name in (b"a", b"b", b"c"):
+        base.add(offer(9, name=name), 0.0)
+    base.purge_source(NEAR)
+    assert base.add(offer(1, name=b"b"), 0.0) is not None
+    told = base.purged(9)
+    assert sorted(change.info.name or b"" for change in told) == [b"a", b"c"]
+    assert list(base.sources((ROOM, b"b"))) == [NEAR]
+    assert list(base) == [offer(1, name=b"b")]
 
 
 # -- what is known ---------------------------------------------------------------------------------
@@ -124,7 +144,7 @@ def test_a_prefix_finds_what_begins_with_its_parts(base: Namespaces) -> None:
     assert base.matching((*ROOM, b"12")) == [infos[2]]
     assert base.matching((b"conf",)) == []
     assert len(base.matching(())) == len(infos)
-    assert base.of_source(FAR) == (offer(1, FAR),)
+    assert list(base.of_source(FAR)) == [offer(1, FAR)]
 
 
 # -- as a whole ------------------------------------------------------------------------------------

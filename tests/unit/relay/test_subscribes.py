@@ -413,6 +413,7 @@ def test_a_track_that_comes_or_goes_costs_no_look_at_all_the_others(
     origin.unannounce(pub, infos[50], net.now)  # as a Stub says it, by hashes
     assert looked == keys[50:51]
     origin.client_closed(pub, net.now)
+    net.run()
     assert pub.asked == []
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laps.infobase.nodes import Nodes
-from laps.relay.sets import GATHER_FROM, GATHER_S, MOST_IN_A_TURN
+from laps.relay.pieces import MOST_IN_A_TURN
+from laps.relay.sets import GATHER_FROM, GATHER_S
 from laps.tracks.tracks import Tracks
 from laps.types import NodeInfo, NodePathItem, NodeType, announce_info, parse_node_id
 from laps.wire.peering import (

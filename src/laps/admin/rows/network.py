@@ -158,5 +158,5 @@ def announces(relay: Relay, numbers: Mapping[Hashable, int]) -> Table[Announce]:
             name=None if name is None else bytes_text(name),
         )
 
-    size = len(offers) + len(namespaces) - len(namespaces.of_source(here))
+    size = len(offers) + len(namespaces) - namespaces.count(here)
     return Table(size, keys(), row)
