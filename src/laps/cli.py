@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 # subscribes does not wait for a relay to be loaded.
 import typer
 import uvloop
+from msgspec import structs
 
 from laps.config import Config, load_config, override
 from laps.errors import ConfigError, LapsError, ListenError
 from laps.names import visible
-from laps.types import format_node_id
+from laps.types import Address, format_node_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -166,7 +167,7 @@ def relay(
     """Run one relay until it is stopped (Ctrl-C or SIGTERM).
 
     One line on standard output says when it listens, and where. SIGHUP makes it read its
-    configuration again: certificate and peers count at once.
+    configuration again: certificate and peers count at once, and with another type it begins again.
     """
     flags: dict[str, dict[str, Any]] = {
         "--type": {"node.type": role},
@@ -197,29 +198,48 @@ async def _run_relay(
     config: Config,
     read_again: Callable[[], Config],
 ) -> None:
+    from laps.net.begin_again import Reloading, begin_again
     from laps.net.collector import Collector
     from laps.net.runner import Runner
 
     runner = Runner(config)
     collecting = asyncio.ensure_future(Collector().run())
-    stop = asyncio.Event()
+    wake, stops = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        stops.set()
+        wake.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    loop.add_signal_handler(signal.SIGHUP, _reload, runner, read_again)
+        loop.add_signal_handler(number, stop)
+    admin_port = 0
+    while True:
+        reloading = Reloading(runner, read_again, wake)
+        loop.add_signal_handler(signal.SIGHUP, reloading.read)
+        admin_port = await _serve(runner, wake, admin_port)
+        if reloading.following is None or stops.is_set():
+            collecting.cancel()
+            return
+        wake.clear()
+        runner = await begin_again(runner, reloading.following)
+
+
+async def _serve(runner: Runner, wake: asyncio.Event, admin_port: int) -> int:
+    """Run a relay until it is woken; the port of the admin API, for it to be the same again."""
     steering = admin = None
     try:
         steering = _steering(runner)
-        admin = _admin(runner)
+        admin = _admin(runner, admin_port)
         _say_ready(runner, admin)
-        await stop.wait()
+        await wake.wait()
     finally:
-        collecting.cancel()
         if steering is not None:
             await steering.close()
         await runner.close()
         if admin is not None:  # the last to go: whoever looks sees the relay leave
             await admin.close()
+    return admin_port if admin is None else admin.address.port
 
 
 def _steering(runner: Runner) -> Steering | None:
@@ -231,20 +251,16 @@ def _steering(runner: Runner) -> Steering | None:
     return Steering(runner, runner.config.plan)
 
 
-def _admin(runner: Runner) -> Admin | None:
+def _admin(runner: Runner, port: int) -> Admin | None:
     """What shows the relay over HTTP, unless its operator does not want it."""
-    if not runner.config.admin.enabled:
+    config = runner.config.admin
+    if not config.enabled:
         return None
     from laps.admin.server import Admin
 
-    return Admin(runner, runner.config.admin)
-
-
-def _reload(runner: Runner, read_again: Callable[[], Config]) -> None:
-    try:
-        runner.reload(read_again())
-    except LapsError as error:
-        logging.getLogger("laps").error("the configuration stays as it is: %s", error)
+    if port and config.listen is not None and not config.listen.port:
+        config = structs.replace(config, listen=Address(config.listen.host, port))
+    return Admin(runner, config)
 
 
 def _say_ready(runner: Runner, admin: Admin | None) -> None:

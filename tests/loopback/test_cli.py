@@ -84,9 +84,36 @@ def test_a_relay_reads_its_configuration_again_and_survives_a_bad_one(tmp_path: 
         config.write_text("[node\n")
         process.send_signal(signal.SIGHUP)
         assert "the configuration stays as it is" in process.stderr.readline()
-        config.write_text('[node]\ntype = "edge"\n' + listen)
+        config.write_text('[node]\ntype = "stub"\nregion = "north"\n' + listen)
         process.send_signal(signal.SIGHUP)
         assert "[node] has changed: restart the relay" in process.stderr.readline()
+        process.terminate()
+        assert process.wait(timeout=20) == 0
+
+
+def test_a_relay_begins_again_when_its_type_has_changed(tmp_path: Path) -> None:
+    config = tmp_path / "laps.toml"
+    listen = "".join(f'[{part}]\nlisten = "{ANY}"\n' for part in ("clients", "peering"))
+    config.write_text('[node]\ntype = "edge"\n' + listen)
+    with subprocess.Popen(
+        [LAPS, "relay", "--config", str(config), "--admin", ANY],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        as_edge = process.stdout.readline()
+        config.write_text('[node]\ntype = "control"\nregion = "north"\n' + listen)
+        process.send_signal(signal.SIGHUP)
+        as_control = process.stdout.readline()
+        assert re.sub("clients=[^ ]*", "clients=none", as_edge) == as_control
+        said = process.stderr.readline() + process.stderr.readline()
+        assert "node.type was edge and is control: the relay begins again" in said
+        assert "[node] has changed: restart the relay for all but the type to count" in said
+        config.write_text('[node]\ntype = "edge"\n' + listen)
+        process.send_signal(signal.SIGHUP)
+        assert process.stdout.readline() == as_edge
         process.terminate()
         assert process.wait(timeout=20) == 0
 

@@ -46,6 +46,11 @@ class Lab:
         self.relays.append(runner)
         return runner
 
+    def keep(self, runner: Runner) -> None:
+        """Close it at the end."""
+        self._stack.push_async_callback(runner.close)
+        self.relays.append(runner)
+
 
 @asynccontextmanager
 async def lab() -> AsyncIterator[Lab]:

@@ -31,6 +31,7 @@ from laps.net.closes import Closes
 from laps.net.diallers import Diallers, address_towards
 from laps.net.discovery import Announcement, Announcer
 from laps.net.gauge import Gauge
+from laps.net.kept import Kept
 from laps.net.link import EXTENDED_ALPN, PEERING_ALPN, LinkEvents, QuicLink
 from laps.net.quic import Endpoint
 from laps.net.reporter import Reporter
@@ -85,9 +86,11 @@ RENEW_BEFORE: Final = timedelta(days=2)
 class Runner:
     """One relay, from the sockets down."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, kept: Kept | None = None) -> None:
+        """`kept` is what it had picked before, if it begins again."""
         self.config = config
-        self.identity = self._identity()
+        self.kept = kept or Kept()
+        self.identity = self.kept.identity or self._identity()
         self._loop = asyncio.get_running_loop()
         self.since = time.time()
         self.closes = Closes()
@@ -108,7 +111,7 @@ class Runner:
         self._peering: Endpoint | None = None
         self.peer_address: Address | None = None
         if RULES[role].accepts_peers:
-            listen = config.peering.listen
+            listen = self.kept.for_peers(config.peering.listen)
             self._peering = Endpoint.listen(
                 listen.host, listen.port, config.quic, PEERING_ALPNS, self.identity, self._accept
             )
@@ -223,7 +226,7 @@ class Runner:
     def reload(self, config: Config) -> None:
         """Take a changed configuration: certificate, peers, impairment and telemetry at once.
 
-        The rest counts at a restart.
+        The rest counts at a restart, but for the type of the relay (`begin_again`).
 
         A certificate that the relay made itself stays: there is nothing to read it from again.
         """
@@ -266,7 +269,7 @@ class Runner:
 
     def _listen_for_clients(self) -> Endpoint:
         config = self.config
-        listen, names = config.clients.listen, alpns(config)
+        listen, names = self.kept.for_clients(config.clients.listen), alpns(config)
         try:
             return Endpoint.listen(
                 listen.host, listen.port, config.quic, names, self.identity, self.clients.accept
@@ -404,7 +407,7 @@ class Runner:
     def _node_info(self, role: Role) -> NodeInfo:
         node = self.config.node
         where = "" if self.peer_address is None else str(self.peer_address)
-        node_id = node.id
+        node_id = self.kept.node_id if node.id is None else node.id
         if node_id is None:
             node_id = node_id_of_place(socket.gethostname(), where or self._stub_place())
         node_type, contact = RULES[role].node_type, self._contact()

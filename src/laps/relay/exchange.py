@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 SRTT_CHANGE: Final = 0.1
 SRTT_CHANGE_US: Final = 1000
 
-# 10 µs each. A network of many nodes is told to one peer after another.
-MOST_IN_A_TURN: Final = 300
+# A microsecond each. A network of many nodes is told to one peer after another.
+MOST_IN_A_TURN: Final = 2_000
 
 
 class Exchange:
@@ -110,7 +110,7 @@ class Exchange:
         while self._telling and left > 0:
             peer, gathered = self._telling.popleft()
             if self._links.peers.get(peer.node_id) is peer:
-                self._advertise(peer, gathered)
+                self._advertise(peer, gathered, soon=True)
             left -= len(gathered)
 
     def deadline(self) -> float | None:
@@ -125,11 +125,15 @@ class Exchange:
             peer.control.outbox.keep_page(_page(own), self._subscribes_of(peer, own))
         self._advertise(peer, self._nodes)
 
-    def _advertise(self, peer: Peer, node_ids: Iterable[NodeId]) -> None:
-        """Tell a peer of nodes, where it is news, and what those new to it subscribe to."""
+    def _advertise(self, peer: Peer, node_ids: Iterable[NodeId], *, soon: bool = False) -> None:
+        """Tell a peer of nodes, where it is news, and what those new to it subscribe to.
+
+        Where it is one of many that are told, it is told when its turn has come.
+        """
         if peer.control is not None and self._is_led(peer):
             peer.unadvertised.update(dict.fromkeys(node_ids))
-            self._links.page(peer.control, "nodes", self._advertisements(peer), urgent=True)
+            page = self._advertisements(peer)
+            self._links.page(peer.control, "nodes", page, urgent=True, soon=soon)
 
     def _advertisements(self, peer: Peer) -> Iterator[Message | None]:
         while peer.unadvertised:

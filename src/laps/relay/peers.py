@@ -300,10 +300,14 @@ class Links:
         page: Iterator[Message | None],
         *,
         urgent: bool = False,
+        soon: bool = False,
     ) -> None:
-        """Send many messages, as there is room for them."""
+        """Send many messages, as there is room for them; `soon`: when its turn has come."""
         peer_link.outbox.keep_page(key, page, urgent=urgent)
-        self.pump(peer_link)
+        if soon:
+            self._pumping[peer_link] = None
+        else:
+            self.pump(peer_link)
 
     def pump(self, peer_link: PeerLink) -> None:
         """Send some of what waits, as far as there is room; `tick` goes on with it."""

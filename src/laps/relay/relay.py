@@ -193,7 +193,6 @@ class Relay:
             self.extensions,
         )
         self._due: tuple[Due, ...] = (
-            self.links,
             self._paths,
             self._exchange,
             self._sets,
@@ -201,6 +200,7 @@ class Relay:
             self.data,
             self._subscribes,
             self.extensions,
+            self.links,
         )
 
     # -- links -------------------------------------------------------------------------------------
