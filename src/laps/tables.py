@@ -67,12 +67,13 @@ class Table(Generic[K, V]):
         return part.get(key, default)
 
     def __setitem__(self, key: K, value: V) -> None:
-        part = self._part(key)
+        number, parts = hash(key) & self._mask, self._parts
+        part = parts[number if number < len(parts) else number & self._mask >> 1]
         before = len(part)
         part[key] = value
         if len(part) != before:
             self._count += 1
-            if self._count > PART * len(self._parts):
+            if self._count > PART * len(parts):
                 self._split()
 
     def __delitem__(self, key: K) -> None:

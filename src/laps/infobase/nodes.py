@@ -103,6 +103,8 @@ class Nodes:
         self._select = select
         self._sessions: dict[SessionId, _Session] = {}
         self._paths: dict[NodeId, dict[SessionId, PathCandidate]] = {}
+        self.moved: dict[NodeId, None] = {}
+        "Nodes whose best path is another than when they were last taken from here."
         self._best: dict[NodeId, Choice] = {}
         self._unsettled: deque[tuple[SessionId, list[NodeId]]] = deque()
         "Rows in which what a session said has to be looked at again."
@@ -333,7 +335,10 @@ class Nodes:
             self._best[node_id] = new
         if not paths:
             del self._paths[node_id]
-        return None if _same(old, new) else NodeChange(node_id, old, new)
+        if _same(old, new):
+            return None
+        self.moved[node_id] = None
+        return NodeChange(node_id, old, new)
 
 
 def _same(old: Choice | None, new: Choice | None) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from laps.types import format_node_id
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 # Of one kind, between two times that the journal is read: a network that comes up is within it, and
 # what happens more often says no more by each single time.
 MAX_OF_KIND: Final = 200
+
+# Nodes, at 3 µs each.
+MOST_LOOKED_AT: Final = 2000
 
 # A reason comes from whoever gives it.
 MAX_TEXT: Final = 500
@@ -99,16 +103,19 @@ class PathWatch:
         "The peer that leads to each node, as last noted."
 
     def look(self, now: float) -> None:
-        """Note what is another now; what has changed and changed back is no news."""
-        before, self._leads = self._leads, {}
-        for node_id in self._nodes:
-            if (choice := self._nodes.best(node_id)) is None:
-                continue
-            peer = self._leads[node_id] = choice.path.peer_id
-            if before.get(node_id) != peer:
-                self._note(now, node_id, before.get(node_id), peer, choice.reason)
-        for node_id in before.keys() - self._leads.keys():
-            self._note(now, node_id, before[node_id], None, "no way leads there any more")
+        """Note what is another now; what has changed and changed back is no news.
+
+        Where very much has changed, the rest is noted the next time.
+        """
+        for node_id in list(islice(self._nodes.moved, MOST_LOOKED_AT)):
+            del self._nodes.moved[node_id]
+            before, choice = self._leads.pop(node_id, None), self._nodes.best(node_id)
+            peer, reason = None, "no way leads there any more"
+            if choice is not None:
+                peer, reason = choice.path.peer_id, choice.reason
+                self._leads[node_id] = peer
+            if before != peer:
+                self._note(now, node_id, before, peer, reason)
 
     def _note(
         self, now: float, node_id: NodeId, before: NodeId | None, peer: NodeId | None, reason: str

@@ -12,6 +12,7 @@ from laps.infobase import nodes as nodes_module
 from laps.infobase.nodes import Nodes
 from laps.relay import data as data_module
 from laps.relay.exchange import Exchange
+from laps.relay.journal import PathWatch
 from laps.relay.pieces import LOOKS, MOST_IN_A_TURN, MOST_TOLD, in_pieces
 from laps.relay.subscribes import SubscribeExchange
 from laps.relay.timers import MOST_CALLS, Timers
@@ -223,6 +224,23 @@ def test_what_has_gathered_is_told_to_one_peer_after_another(
     net.run()
     for other in others:
         assert len({it.node_info.id for it in other.heard_of(NodeInfoAdv)}) >= MANY
+
+
+def test_paths_are_watched_without_a_look_at_all_nodes(
+    net: Net, relay: Relay, peer: Puppet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beyond(peer, *nodes(MANY))
+    relay.path_watch.look(net.now)
+    beyond(peer, "4:1")
+    calls = Calls(monkeypatch, Nodes, "best")
+    relay.path_watch.look(net.now)
+    assert calls.count == 1
+    monkeypatch.setattr("laps.relay.journal.MOST_LOOKED_AT", 20)
+    relay.link_closed(net.wires[0].there, net.now)
+    noted = Calls(monkeypatch, PathWatch, "_note")
+    for number in (1, 2, 3):
+        relay.path_watch.look(net.now)
+        assert noted.count == 20 * number
 
 
 # -- flows -----------------------------------------------------------------------------------------
