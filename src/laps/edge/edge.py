@@ -166,9 +166,7 @@ class Edge:
 
     def _settle_below(self, info: NamespaceInfo, now: float) -> None:
         namespace, name = info.namespace, info.name
-        for track in self.relay.tracks.waiting():
-            if track.name is None or track.name.namespace[: len(namespace)] != namespace:
-                continue
+        for track in self.relay.tracks.waiting(namespace):
             if name is None or track.name == TrackName(namespace, name):
                 for subscription in track.waiting:
                     subscription.refused_by.discard(info.source_node_id)

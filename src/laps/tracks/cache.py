@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from laps.wire.moqt.data import SubgroupHeader
 
 
-# 5 µs each, in one turn of the loop.
-MOST_IN_A_TURN: Final = 500
+# 10 µs each, in one turn of the loop.
+MOST_IN_A_TURN: Final = 200
 
 # Objects that have a time of their own are dropped together, this often: whatever is too old is
 # left out when somebody asks.

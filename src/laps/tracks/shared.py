@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from laps.tracks.reassembly import TrackFragments
     from laps.tracks.streams import IncomingStream
     from laps.tracks.upstream_fetch import UpstreamFetch
-    from laps.types import TrackKey
+    from laps.types import TrackKey, TrackName
 
 
 @dataclass(slots=True)
@@ -88,6 +88,40 @@ class ClientIndex:
         return len(self._clients)
 
 
+class Waiting:
+    """Tracks whose subscribers wait, by the beginnings of their namespaces.
+
+    So an offer that comes finds those that it may concern without a look at the others.
+    """
+
+    def __init__(self) -> None:
+        self._namespaces: dict[TrackKey, tuple[bytes, ...]] = {}
+        self._below: dict[tuple[bytes, ...], dict[TrackKey, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._namespaces)
+
+    def add(self, key: TrackKey, name: TrackName | None) -> None:
+        """Somebody waits for a track; without a name no offer concerns it."""
+        if name is not None and key not in self._namespaces:
+            parts = self._namespaces[key] = name.namespace
+            for length in range(len(parts) + 1):
+                self._below.setdefault(parts[:length], {})[key] = None
+
+    def discard(self, key: TrackKey) -> None:
+        """Nobody waits for it any more."""
+        parts = self._namespaces.pop(key, None)
+        for length in range(0 if parts is None else len(parts) + 1):
+            prefix = () if parts is None else parts[:length]
+            del self._below[prefix][key]
+            if not self._below[prefix]:
+                del self._below[prefix]
+
+    def below(self, namespace: tuple[bytes, ...]) -> list[TrackKey]:
+        """Those of a namespace, and of all below it."""
+        return list(self._below.get(namespace, ()))
+
+
 class Shared:
     """What every track of a relay uses and none of them owns."""
 
@@ -105,7 +139,7 @@ class Shared:
         "What each publisher was asked for."
         self.wanted = 0
         "How many tracks somebody here wants."
-        self.waiting: dict[TrackKey, None] = {}
+        self.waiting = Waiting()
         "Tracks with subscriptions that have not been answered."
         self.upstream_fetches: dict[int, UpstreamFetch] = {}
         "What is being fetched from other relays, by request id."

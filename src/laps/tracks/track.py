@@ -209,14 +209,14 @@ class Track:
     def _index(self, subscriber: Subscriber) -> None:
         if isinstance(subscriber, Subscription) and subscriber.is_unanswered:
             self._waiting[subscriber] = None
-            self.shared.waiting[self.key] = None
+            self.shared.waiting.add(self.key, self.name)
         elif isinstance(subscriber, Subscription):
             self._unindex(subscriber)
 
     def _unindex(self, subscriber: Subscription) -> None:
         self._waiting.pop(subscriber, None)
         if not self._waiting:
-            self.shared.waiting.pop(self.key, None)
+            self.shared.waiting.discard(self.key)
 
     # -- publishers --------------------------------------------------------------------------------
 

@@ -288,9 +288,9 @@ class Tracks:
             found = [client for client in found if client.answers is not Answers.ITSELF]
         return found
 
-    def waiting(self) -> list[Track]:
-        """Those with subscriptions that have not been answered."""
-        return [self._tracks[key] for key in self.shared.waiting]
+    def waiting(self, namespace: tuple[bytes, ...]) -> list[Track]:
+        """Those below a namespace with subscriptions that have not been answered."""
+        return [self._tracks[key] for key in self.shared.waiting.below(namespace)]
 
     def review(self, key: TrackKey, now: float) -> TrackChange:
         """Somebody came or left: lay out the flows; whom to ask, and whom to tell to stop."""

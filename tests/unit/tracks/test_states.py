@@ -21,7 +21,7 @@ from laps.tracks.publication import (
 from laps.tracks.subscription import PlainSubscriber, Subscription, SubscriptionState
 from laps.tracks.tracks import Tracks
 from laps.types import NodeId
-from support.relays import App, track_hash
+from support.relays import App, track_hash, track_name
 
 if TYPE_CHECKING:
     from laps.routing.forwarding import Flow
@@ -81,7 +81,7 @@ def tracks() -> Tracks:
 
 @pytest.fixture
 def track(tracks: Tracks) -> Track:
-    return tracks.track(track_hash("demo/t"), 0.0)
+    return tracks.track(track_hash("demo/t"), 0.0, track_name("demo/t"))
 
 
 class Owner:
@@ -164,7 +164,7 @@ def subscribed(track: Track, state: SubscriptionState) -> Subscription:
 def test_a_track_follows_the_states_of_its_subscription(
     tracks: Tracks, track: Track, states: tuple[SubscriptionState, ...], closed_first: bool
 ) -> None:
-    assert (track.is_wanted, track.waiting, tracks.waiting()) == (False, [], [])
+    assert (track.is_wanted, track.waiting, tracks.waiting(())) == (False, [], [])
     subscription = subscribed(track, states[0])
     for number, state in enumerate(states):
         if number:
@@ -172,16 +172,16 @@ def test_a_track_follows_the_states_of_its_subscription(
         waits = state in (WAITING, ASKING)
         assert track.is_wanted == tracks.wanted() == (state is not OFFERED)
         assert track.waiting == ([subscription] if waits else [])
-        assert tracks.waiting() == ([track] if waits else [])
+        assert tracks.waiting(()) == ([track] if waits else [])
     if closed_first:
         subscription.advance(CLOSED)
-        assert (track.waiting, tracks.waiting()) == ([], [])
+        assert (track.waiting, tracks.waiting(())) == ([], [])
         track.remove_subscriber(subscription.client)
     else:
         track.remove_subscriber(subscription.client)
-        assert (track.waiting, tracks.waiting()) == ([], [])
+        assert (track.waiting, tracks.waiting(())) == ([], [])
         subscription.advance(CLOSED)
-    assert (track.is_wanted, track.waiting, tracks.waiting()) == (False, [], [])
+    assert (track.is_wanted, track.waiting, tracks.waiting(())) == (False, [], [])
     assert tracks.wanted() == 0
 
 
@@ -189,23 +189,23 @@ def test_a_track_waits_as_long_as_any_of_its_subscriptions(tracks: Tracks, track
     one, two = subscribed(track, WAITING), subscribed(track, WAITING)
     assert track.waiting == [one, two]
     one.advance(ESTABLISHED)
-    assert (track.waiting, tracks.waiting()) == ([two], [track])
+    assert (track.waiting, tracks.waiting(())) == ([two], [track])
     two.advance(ASKING)
-    assert (track.waiting, tracks.waiting()) == ([two], [track])
+    assert (track.waiting, tracks.waiting(())) == ([two], [track])
     two.advance(ESTABLISHED)
-    assert (track.waiting, tracks.waiting()) == ([], [])
+    assert (track.waiting, tracks.waiting(())) == ([], [])
 
 
 def test_tracks_that_wait_are_those_with_subscriptions_that_do(
     tracks: Tracks, track: Track
 ) -> None:
-    other = tracks.track(track_hash("demo/other"), 0.0)
+    other = tracks.track(track_hash("demo/other"), 0.0, track_name("demo/other"))
     here, there = subscribed(track, WAITING), subscribed(other, ASKING)
-    assert tracks.waiting() == [track, other]
+    assert tracks.waiting(()) == [track, other]
     here.advance(ESTABLISHED)
-    assert tracks.waiting() == [other]
+    assert tracks.waiting(()) == [other]
     there.advance(CLOSED)
-    assert tracks.waiting() == []
+    assert tracks.waiting(()) == []
 
 
 def test_who_takes_the_place_of_another_is_counted_once(tracks: Tracks, track: Track) -> None:
@@ -219,7 +219,7 @@ def test_who_takes_the_place_of_another_is_counted_once(tracks: Tracks, track: T
     offered.advance(CLOSED)
     assert (track.is_wanted, track.waiting) == (True, [waiting])
     track.add_subscriber(client, PlainSubscriber(client, track.hash))
-    assert (track.is_wanted, track.waiting, tracks.waiting()) == (True, [], [])
+    assert (track.is_wanted, track.waiting, tracks.waiting(())) == (True, [], [])
     assert tracks.wanted() == 1
     track.remove_subscriber(client)
     track.remove_subscriber(client)
