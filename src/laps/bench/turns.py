@@ -37,6 +37,7 @@ from laps.infobase.nodes import SessionId
 from laps.relay.relay import Relay
 from laps.relay.roles import Role
 from laps.relay.settings import RelaySettings
+from laps.tables import Table as LargeTable
 from laps.tracks.ports import Answers
 from laps.types import (
     AnnounceInfo,
@@ -211,13 +212,13 @@ class _Publisher:
 
     echoes: bool = False
     answers: Answers = Answers.NEVER
-    asked: set[int] = field(default_factory=set)
+    asked: LargeTable[int, None] = field(default_factory=LargeTable)
 
     def subscribe(self, track: TrackHash, subscribe_data: bytes) -> None:
-        self.asked.add(track.full_name_hash)
+        self.asked[track.full_name_hash] = None
 
     def unsubscribe(self, track: TrackHash) -> None:
-        self.asked.discard(track.full_name_hash)
+        self.asked.pop(track.full_name_hash, None)
 
     def open_stream(self, track: TrackHash, priority: int, ttl_us: int) -> OutStream:
         return _Out()
