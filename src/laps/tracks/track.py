@@ -426,10 +426,7 @@ class Track:
             return
         out = FetchedStream(fetch)
         stream.outs.append(out)
-        if fin:
-            out.finish(data, now)
-        else:
-            out.write(data, now)
+        out.finish(data, now) if fin else out.write(data, now)
 
     def stream_closed(self, stream: IncomingStream, now: float) -> None:
         """Nothing more comes of a stream."""
