@@ -329,8 +329,8 @@ def test_a_track_that_contradicts_itself_ends_and_its_publisher_goes_on(
     assert sub.last(PublishDone).reason
     assert all(stream.over for stream in sub.subgroups)
     assert pub.edge.counters.malformed_streams == 1
-    (track,) = (it for it in pub.edge.relay.tracks if it.name == track_name("demo/t"))
-    assert not track.streams
+    # It may be forgotten by now.
+    assert not any(it.streams for it in pub.edge.relay.tracks if it.name == track_name("demo/t"))
     # Another track of the same session goes on.
     other = pub.publish("demo/other")
     sub.subscribe("demo/other")
