@@ -23,8 +23,8 @@ NEVER: Final = 1 << 30
 
 LOOK_S: Final = 10.0
 
-# A look at so many takes about 10 ms.
-MOST_OBJECTS: Final = 100_000
+# A look at so many takes from 5 to 10 ms.
+MOST_OBJECTS: Final = 50_000
 
 
 class Collector:

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# 80 µs each: a few milliseconds, and data has its turn.
-MOST_IN_A_TURN: Final = 40
+# 80 µs each: a few milliseconds, also where memory has to be had for it, and data has its turn.
+MOST_IN_A_TURN: Final = 20
 
 # To tell one peer of one thing takes 10 µs.
 MOST_TOLD: Final = 400
