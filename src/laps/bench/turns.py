@@ -307,7 +307,9 @@ class _World:
         self._total += spent
         self._calls += 1
         if perf_counter() >= self._look_at:
+            started = thread_time()
             self._collector.look()
+            self._pause = max(self._pause, thread_time() - started)
             self._look_at = perf_counter() + LOOK_S
 
     def wait(self, seconds: float) -> None:
