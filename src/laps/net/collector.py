@@ -30,8 +30,8 @@ LOOK_S: Final = 2.0
 # A look at so many takes from 1 to 15 ms: by how many others each of them refers to.
 MOST_OBJECTS: Final = 15_000
 
-# With every fifteenth look everything is looked at, and memory given back. That takes 2 ms at 100 MB,
-# and more where there are more pieces: so not where the network is large.
+# With every fifteenth look everything is looked at, and memory given back. That takes 2 ms at
+# 100 MB, and more where there are more pieces: so not where the network is large.
 FULL_LOOKS: Final = 15
 MOST_TRIMMED: Final = 1_000_000
 
