@@ -25,14 +25,14 @@ YOUNG_OBJECTS: Final = 1_000
 MIDDLE_LOOKS: Final = 5
 NEVER: Final = 1 << 30
 
-LOOK_S: Final = 2.0
+LOOK_S: Final = 0.5
 
 # A look at so many takes from 1 to 15 ms: by how many others each of them refers to.
 MOST_OBJECTS: Final = 15_000
 
-# With every fifteenth look everything is looked at, and memory given back. That takes 2 ms at
+# With every sixtieth look everything is looked at, and memory given back. That takes 2 ms at
 # 100 MB, and more where there are more pieces: so not where the network is large.
-FULL_LOOKS: Final = 15
+FULL_LOOKS: Final = 60
 MOST_TRIMMED: Final = 1_000_000
 
 

@@ -59,6 +59,8 @@ class Exchange:
         gather_s: float,
     ) -> None:
         self._self_info = self_info
+        self._is_stub = self_info.type is NodeType.STUB
+        "Nobody learns of nodes from a Stub, nor of their subscribes: an Edge takes all for its own."
         self._nodes = nodes
         self._subscribes = subscribes
         self._links = links
@@ -75,8 +77,8 @@ class Exchange:
 
     def nodes_changed(self, node_ids: Iterable[NodeId], now: float) -> None:
         """The best paths to these nodes may be others: withdraw now, advertise soon."""
-        if self._self_info.type is NodeType.STUB:
-            return  # nobody learns of nodes from a Stub, nor of their subscribes
+        if self._is_stub:
+            return
         peers = self._control_peers()
         for node_id in node_ids:
             for peer in peers:
@@ -97,6 +99,8 @@ class Exchange:
 
     def gather(self, node_ids: Iterable[NodeId], now: float) -> None:
         """What is told of these nodes may be another, though not the way: advertise it soon."""
+        if self._is_stub:
+            return
         self._gathered.update(dict.fromkeys(node_ids))
         if self._gathered and self._flush_at is None:
             self._flush_at = now + self._gather_s
@@ -273,7 +277,7 @@ class Exchange:
 
     def node_claimed(self, peer: Peer, node_id: NodeId) -> None:
         """A peer now knows a node by a way of its own, perhaps one that carries no subscribes."""
-        if node_id not in peer.told and node_id != peer.node_id:
+        if not self._is_stub and node_id not in peer.told and node_id != peer.node_id:
             self._tell_subscribes(peer, node_id)
 
 

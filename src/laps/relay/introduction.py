@@ -73,9 +73,16 @@ class Introduction:
         return touched
 
     def adopt_parent(self, now: float) -> None:
-        """A Stub chooses the Edge that it speaks with."""
-        parent = self._subscribes.adopt_parent(self._links.peers.values())
-        if parent is not None and parent.control is not None:
+        """A Stub chooses the Edge that it speaks with.
+
+        What the one before was told stays until the link to it is closed: see `nearest_edge`.
+        """
+        if (parent := self._subscribes.adopt_parent(self._links.peers.values())) is not None:
+            self._begin_with_parent(parent, now)
+
+    def _begin_with_parent(self, parent: Peer, now: float) -> None:
+        if parent.control is not None:
+            self._subscribes.tell_parent(parent.control)
             self._extensions.begin(parent, now)
             self._links.pump(parent.control)
 
@@ -99,8 +106,10 @@ class Introduction:
         if peer.control is not None:
             peer.control.outbox.clear()
         if self._role is Role.STUB:
-            if self._subscribes.parent is None or self._subscribes.parent is peer:
+            if self._subscribes.parent is None:
                 self.adopt_parent(now)
+            elif self._subscribes.parent is peer:
+                self._begin_with_parent(peer, now)
             return
         if peer.is_stub:
             self._extensions.begin_stub(peer, now)

@@ -106,9 +106,11 @@ class SubscribeExchange:
         """A Stub speaks with one Edge at a time, the nearest, so that nothing comes twice."""
         able = [peer for peer in peers if peer.control is not None]
         self.parent = min(able, key=lambda peer: (peer.control_srtt_us, peer.node_id), default=None)
-        if self.parent is not None and self.parent.control is not None:
-            self._links.page(self.parent.control, "all", self._all_for_parent())
         return self.parent
+
+    def tell_parent(self, control: PeerLink) -> None:
+        """Tell the Edge that is spoken with everything."""
+        self._links.page(control, "all", self._all_for_parent())
 
     def announced(self, info: AnnounceInfo, *, added: bool) -> None:
         """Tell the Edge what our publishers offer, or no longer do."""

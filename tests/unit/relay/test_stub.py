@@ -428,3 +428,14 @@ def test_a_stub_that_dialled_a_far_edge_first_moves_to_the_near_one() -> None:
     other.set_srtt(4)
     net.run(STEADY_S + HANDOVER_S + 10)
     assert far.subscribes.sources(track_hash("a/x").full_name_hash) == {near.id}
+
+
+def test_what_one_edge_asks_a_stub_for_is_not_told_to_the_other(two: TwoEdges) -> None:
+    """It would take it for the Stub's own subscribe, and keep it."""
+    two.net.announce(two.stub, two.pub, "a")
+    two.net.subscribe(two.first, two.sub, "a/x")
+    for round_trip in (20, 5, 20):
+        two.parent.set_srtt(round_trip)
+        two.other.set_srtt(4 * round_trip)
+        two.net.run(5.0)
+    assert two.sources(two.far, "a/x") == {two.first.id}
