@@ -60,7 +60,7 @@ class Exchange:
     ) -> None:
         self._self_info = self_info
         self._is_stub = self_info.type is NodeType.STUB
-        "Nobody learns of nodes from a Stub, nor of their subscribes: an Edge takes all for its own."
+        "Nobody learns of nodes or their subscribes from a Stub: an Edge takes all for its own."
         self._nodes = nodes
         self._subscribes = subscribes
         self._links = links
