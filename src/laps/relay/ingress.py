@@ -67,6 +67,8 @@ class IngressSets:
         if sets is None or sns_id not in sets or sets[sns_id] is not None:
             return False
         at = sets[sns_id] = now + self._hold_s
+        if (flow := self._fib.get(FromPeer(link_id, sns_id))) is not None:
+            flow.withdrawn = True
 
         def remove(now: float) -> None:
             sets = self._sets.get(link_id)

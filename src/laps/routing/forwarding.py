@@ -118,6 +118,8 @@ class Flow:
     targets: frozenset[NodeId] = frozenset()
     local: bool = False
     "Whether clients of this relay are to have it too."
+    withdrawn: bool = False
+    "The peer that it comes from has withdrawn it: only the last of its data may still arrive."
     outs: dict[LinkId, OutSet] = field(default_factory=dict)
     old: dict[tuple[LinkId, SnsId], OutSet] = field(default_factory=dict)
     "Sets that take no new streams, and wait for theirs to end."
@@ -199,7 +201,7 @@ class Fib:
         if flow is None:
             self._made += 1
             flow = self._flows[key] = Flow(key, self._made)
-        flow.local = local
+        flow.local, flow.withdrawn = local, False
         wanted = frozenset(targets)
         if wanted == flow.targets:
             return flow

@@ -52,9 +52,9 @@ class Positions:
         """The track has begun anew."""
         self._places.clear()
 
-    def largest(self, cached: CachedTrack, may_send: Callable[[Source], bool]) -> Location | None:
+    def largest(self, cached: CachedTrack, sends: Callable[[Source], bool]) -> Location | None:
         """Where the hindmost of those that send now is; None where nobody does."""
-        for source in [source for source in self._places if not may_send(source)]:
+        for source in [source for source in self._places if not sends(source)]:
             del self._places[source]
         if len(self._places) < 2:
             return None  # then all that is known is of one source

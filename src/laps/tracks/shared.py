@@ -156,6 +156,13 @@ class Shared:
             return self._fib.get(source) is not None
         return source in self.announces
 
+    def sends(self, source: Source) -> bool:
+        """Whether a publisher, or a flow, has not said that it has ended."""
+        if isinstance(source, FromPeer):
+            flow = self._fib.get(source)
+            return flow is not None and not flow.withdrawn
+        return source in self.announces
+
     def has_moved(self, meter: Meter) -> None:
         """There is something to report of a track."""
         if self.moved is not None:

@@ -290,7 +290,7 @@ class Track:
 
     def largest(self) -> Location | None:
         """How far it is, for who begins with it now."""
-        return self.positions.largest(self.cached, self.shared.may_send) or self.furthest()
+        return self.positions.largest(self.cached, self.shared.sends) or self.furthest()
 
     def furthest(self) -> Location | None:
         """The largest location known of: what arrived, or what its publishers here have said."""

@@ -250,7 +250,8 @@ def check(seed: int) -> None:
     life.finish()
 
 
-@pytest.mark.parametrize("seed", range(40))
+# 1059: a publisher goes to another relay, which still has a flow of it from where it was.
+@pytest.mark.parametrize("seed", [*range(40), 1059])
 def test_whatever_happens_objects_are_right(seed: int) -> None:
     check(seed)
 
