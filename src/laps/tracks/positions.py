@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from laps.types import Location
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from laps.tracks.cache import CachedTrack
     from laps.tracks.publication import Source
@@ -43,6 +43,9 @@ class Positions:
         if place is not None and place.location > location:
             location = place.location
         self._places[source] = _Place(location, now)
+
+    def __iter__(self) -> Iterator[Source]:
+        return iter(self._places)
 
     def groups(self) -> dict[Source, int]:
         """The largest group of each source."""

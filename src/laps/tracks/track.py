@@ -443,8 +443,9 @@ class Track:
         for sender in [sender for sender in self.senders if not self.shared.may_send(sender)]:
             del self.senders[sender]
             self.sender_left = True
-        anew = self.sender_left and not self.senders
-        self.sender_left = False
+        # Datagrams may have overtaken the stream: who has sent those has not begun anew either.
+        others = self.senders or any(map(self.shared.may_send, self.positions))
+        anew, self.sender_left = self.sender_left and not others, False
         if anew and self._is_of_another_life(stream, rest):
             self.start_over()
         self.senders[stream.source] = stream.header.group

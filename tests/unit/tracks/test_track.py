@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 SELF = NodeId(1)
 ANNOUNCE = AnnounceInfo(SELF, (7,), 0)
 ONE_WAY, OTHER_WAY = (FromPeer(SessionId(number), SnsId(1)) for number in (1, 2))
+THIRD_WAY = FromPeer(SessionId(2), SnsId(2))
 
 
 class NoRoutes:
@@ -387,3 +388,16 @@ def test_streams_that_begin_while_a_node_joins_are_written_down(world: World) ->
     whole.finish(world.head(2) + body(objects_of(0)), world.now)
     assert began == [(world.track.key, opened, False), (world.track.key, whole, True)]
     assert again.cached is None
+
+
+def test_a_stream_that_datagrams_have_overtaken_is_of_this_life(world: World) -> None:
+    """A way that is gone, and another: by it came a datagram, and then what was before that."""
+    world.fib.install(ONE_WAY, [], local=True)
+    world.stream(5, 0, 1, source=ONE_WAY)
+    world.fib.remove(ONE_WAY)
+    world.fib.install(OTHER_WAY, [], local=True)
+    data = encode_datagram(DatagramObject(world.track.alias, 7, 0, payload=b"x"), DRAFT16)
+    world.track.datagrams.receive(data, OTHER_WAY, None, world.now)
+    world.stream(6, 0, 1, source=THIRD_WAY)
+    assert world.tracks.counters.started_over == 0
+    assert sorted(world.track.cached.groups) == [5, 6, 7]
