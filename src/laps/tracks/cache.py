@@ -363,6 +363,7 @@ class CachedTrack:
         self.size -= group.size
         self.cache.size -= group.size
         self.known = [span for span in self.known if not span[0] <= group.id <= span[1]]
+        group.streams = []  # which refer to the group: see `net/clients.py`
 
     def clear(self) -> None:
         """Forget everything: the publisher has begun anew."""
