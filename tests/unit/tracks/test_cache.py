@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -492,3 +493,14 @@ def test_expiry_follows_a_shorter_age() -> None:
     kept.track.limit_age(5.0)
     kept.cache.expire(6.0)
     assert kept.track.groups == {}
+
+
+def test_what_leaves_the_cache_is_freed_at_once() -> None:
+    """A stream refers to its group; the other way round nothing is left."""
+    kept = Kept(age_s=10)
+    kept.stream(0, big(0))
+    kept.stream(1, big(0))
+    group = kept.track.groups[0]
+    kept.cache.expire(20.0)
+    assert 0 not in kept.track.groups
+    assert gc.get_referrers(group) == []
