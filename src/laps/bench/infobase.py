@@ -15,7 +15,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -23,6 +22,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
+from laps.bench import own_process
 from laps.bench.tables import table_of_figures
 from laps.errors import LapsError
 from laps.infobase.subscribes import Subscribes
@@ -141,16 +141,8 @@ def table(results: Sequence[Result]) -> Table:
 
 
 def _run(count: int, nodes: int, network: str) -> Result:
-    process = subprocess.run(  # noqa: S603 - our own interpreter and module
-        [sys.executable, "-m", "laps.bench.infobase", str(count), str(nodes), network],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if process.returncode:
-        last = process.stderr.strip().splitlines()[-1:] or [f"status {process.returncode}"]
-        raise LapsError(f"the benchmark's process of {count:,} subscribes ended: {last[0]}")
-    return Result(**json.loads(process.stdout))
+    what = f"{count:,} subscribes"
+    return Result(**own_process.run("laps.bench.infobase", what, count, nodes, network))
 
 
 # -- what the process does -------------------------------------------------------------------------

@@ -21,13 +21,13 @@ from __future__ import annotations
 
 import gc
 import json
-import subprocess
 import sys
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Final
 
+from laps.bench import own_process
 from laps.bench.infobase import made_up
 from laps.bench.tables import table_of_figures
 from laps.edge.edge import Edge
@@ -140,16 +140,7 @@ def table(results: Sequence[Result]) -> Table:
 
 
 def _run(name: str, size: int) -> list[Result]:
-    process = subprocess.run(  # noqa: S603 - our own interpreter and module
-        [sys.executable, "-m", __name__, name, str(size)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if process.returncode:
-        last = process.stderr.strip().splitlines()[-1:] or [f"status {process.returncode}"]
-        raise LapsError(f"the benchmark's process of {name} ended: {last[0]}")
-    return [Result(**found) for found in json.loads(process.stdout)]
+    return [Result(**found) for found in own_process.run(__name__, name, name, size)]
 
 
 # -- what a case is made of ------------------------------------------------------------------------
