@@ -22,7 +22,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from laps.bench import own_process
+from laps.bench import process
 from laps.bench.tables import table_of_figures
 from laps.errors import LapsError
 from laps.infobase.subscribes import Subscribes
@@ -142,7 +142,7 @@ def table(results: Sequence[Result]) -> Table:
 
 def _run(count: int, nodes: int, network: str) -> Result:
     what = f"{count:,} subscribes"
-    return Result(**own_process.run("laps.bench.infobase", what, count, nodes, network))
+    return Result(**process.run("laps.bench.infobase", what, count, nodes, network))
 
 
 # -- what the process does -------------------------------------------------------------------------

@@ -7,12 +7,26 @@ import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from laps.errors import LapsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+
+def run(module: str, what: str, *args: object) -> Any:
+    """What a module prints as JSON when it is run; `what` names it should it fail."""
+    process = subprocess.run(  # noqa: S603 - our own interpreter and module
+        [sys.executable, "-m", module, *map(str, args)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if process.returncode:
+        last = process.stderr.strip().splitlines()[-1:] or [f"status {process.returncode}"]
+        raise LapsError(f"the benchmark's process of {what} ended: {last[0]}")
+    return json.loads(process.stdout)
 
 
 class Process:

@@ -27,7 +27,7 @@ from itertools import count
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Final
 
-from laps.bench import own_process
+from laps.bench import process
 from laps.bench.infobase import made_up
 from laps.bench.tables import table_of_figures
 from laps.edge.edge import Edge
@@ -140,7 +140,7 @@ def table(results: Sequence[Result]) -> Table:
 
 
 def _run(name: str, size: int) -> list[Result]:
-    return [Result(**found) for found in own_process.run(__name__, name, name, size)]
+    return [Result(**found) for found in process.run(__name__, name, name, size)]
 
 
 # -- what a case is made of ------------------------------------------------------------------------

@@ -64,23 +64,6 @@ class Calls:
         raise AssertionError("the relay never comes to an end")
 
 
-@pytest.fixture
-def net() -> Net:
-    return Net()
-
-
-@pytest.fixture
-def relay(net: Net) -> Relay:
-    return net.relay("1:1")
-
-
-@pytest.fixture
-def peer(net: Net, relay: Relay) -> Puppet:
-    puppet = net.puppet("2:1")
-    net.wire(puppet, relay)
-    return puppet
-
-
 def nodes(count: int) -> list[str]:
     return [f"3:{number}" for number in range(1, count + 1)]
 

@@ -27,23 +27,6 @@ if TYPE_CHECKING:
 MANY = 2 * MOST_IN_A_TURN + 50
 
 
-@pytest.fixture
-def net() -> Net:
-    return Net()
-
-
-@pytest.fixture
-def relay(net: Net) -> Relay:
-    return net.relay("1:1")
-
-
-@pytest.fixture
-def peer(net: Net, relay: Relay) -> Puppet:
-    puppet = net.puppet("2:1")
-    net.wire(puppet, relay)
-    return puppet
-
-
 def beyond(peer: Puppet, *nodes: str) -> None:
     by = (NodePathItem(peer.id, 1000),)
     peer.say(*(NodeInfoAdv(NodeInfo(parse_node_id(n), NodeType.EDGE, path=by)) for n in nodes))
