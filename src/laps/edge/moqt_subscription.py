@@ -46,7 +46,9 @@ if TYPE_CHECKING:
     from laps.wire.moqt.messages import Fetch, PublishOk, RequestUpdate
     from laps.wire.moqt.objects import Object
 
-# Streams that are closed are forgotten when this many may be.
+# Streams that are closed are looked for when there are this many, and twice as many as were left
+# the last time: of those that wait to be sent there may be thousands, and a look at all for each
+# that is opened would take longer than to send it.
 MANY: Final = 16
 
 
@@ -59,6 +61,7 @@ class MoqtSubscription(EdgeSubscription):
         "_end_group",
         "_filter",
         "_groups",
+        "_most_outs",
         "_outs",
         "dialect",
         "forward",
@@ -110,6 +113,7 @@ class MoqtSubscription(EdgeSubscription):
         self._groups: dict[Source, int] = {}
         "Where each source was when it began."
         self._outs: list[tuple[int, RankedStream]] = []
+        self._most_outs = MANY
         "Those that may be open, with their groups."
         self._dropped_before = self.link.dropped_streams
 
@@ -354,7 +358,7 @@ class MoqtSubscription(EdgeSubscription):
             return None
         self.streams += 1
         out = self.link.open_stream(self._rank(header.priority, group, subgroup), self._ttl(ttl_us))
-        if len(self._outs) > MANY:
+        if len(self._outs) > self._most_outs:
             self._forget_closed()
         self._outs.append((group, out))
         return out
@@ -476,6 +480,7 @@ class MoqtSubscription(EdgeSubscription):
             elif not out.is_open:
                 self.streams -= 1
         self._outs = kept
+        self._most_outs = max(MANY, 2 * len(kept))
 
     def unsent(self) -> list[RankedStream]:
         """Streams of which something has yet to be sent."""

@@ -27,6 +27,7 @@ from support.moqt_streams import (
     LARGEST,
     NEXT_GROUP,
     PAIRS,
+    InStream,
     Obj,
     body,
     groups,
@@ -565,6 +566,30 @@ def test_streams_are_counted_for_the_end_unless_some_were_dropped() -> None:
         done = sub.last(PublishDone)
         assert (done.code, done.stream_count) == (2, (1 << 62) - 1 if dropped else 3)
         check_forgotten(sub)
+
+
+def test_streams_that_wait_to_be_sent_are_not_looked_at_for_each_that_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With one object on each stream a connection that is not read holds thousands of them."""
+    looks = 0
+
+    class Waits:
+        def __get__(self, *_: object) -> bool:
+            nonlocal looks
+            looks += 1
+            return True
+
+        def __set__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(InStream, "waits", Waits())
+    _, pub, sub = stage()
+    alias = pub.publish("demo/t")
+    sub.subscribe("demo/t")
+    for group in range(1000):
+        pub.stream(alias, group, *objects_of(0))
+    assert len(sub.streams) == 1000
+    assert looks <= 3 * len(sub.streams)
 
 
 def check_forgotten(app: App) -> None:
