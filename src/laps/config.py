@@ -242,6 +242,9 @@ class PeeringConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Which way data goes on connections that this relay dials: "both" ways, or only "out", from
     # here to the peer, as the uni-directional peering of the document.
     direction: _Direction = "both"
+    # A peer that gives no sign of life for so long is dead, though its connection lasts longer: a
+    # process on a busy machine answers in less, and a viewer forgives a second.
+    dead_after_s: _Seconds = 1.0
     # Whose certificates are taken from peers that are dialled: those that these authorities signed
     # (PEM). None: what the system trusts, and anyone on this machine.
     authorities: _Path = None
@@ -322,6 +325,11 @@ class RelayConfig(msgspec.Struct, frozen=True, kw_only=True):
     hold_bytes: _Bytes = 256 * KIB
     # What peers get to move their data elsewhere when this relay stops.
     drain_s: _Seconds = 2.0
+    # Data goes by another path of as many hops if its round trip is shorter by this share and by
+    # this much, for this long: measurements never stand still, and each change costs something.
+    path_gain: _Share = 0.1
+    path_gain_ms: _Wait = 2.0
+    path_hold_s: _MaybeSeconds = 5.0
     # A Via is spared everybody's subscribes, unless there are no control servers to keep them.
     reflect: _Flag = False
 

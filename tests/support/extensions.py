@@ -13,7 +13,7 @@ from laps.relay.journal import Journal
 from laps.relay.peers import Links, Peer, PeerLink
 from laps.relay.roles import Role
 from laps.relay.settings import ExtensionSettings, RelayCounters
-from laps.routing.draining import Draining
+from laps.routing.avoided import Avoided
 from laps.sessions.peer import PeerSession
 from laps.types import (
     NamespaceInfo,
@@ -49,7 +49,7 @@ class _Links(Links):
     """Links that only write down what is sent."""
 
     def __init__(self, sent: list[tuple[NodeId, Message]]) -> None:
-        super().__init__(RelayCounters())
+        super().__init__(RelayCounters(), Avoided())
         self._sent = sent
 
     def send_on(self, peer_link: PeerLink, message: Message) -> None:
@@ -67,8 +67,8 @@ class World:
 
     def __init__(self, role: Role = Role.EDGE) -> None:
         self.now = 0.0
-        self.draining = Draining()
-        self.nodes = Nodes(SELF, self.draining.select)
+        self.avoided = Avoided()
+        self.nodes = Nodes(SELF, self.avoided.select)
         self.sent: list[tuple[NodeId, Message]] = []
         self.links = _Links(self.sent)
         self.peers = self.links.peers
@@ -78,7 +78,7 @@ class World:
             SELF,
             role,
             self.nodes,
-            self.draining,
+            self.avoided,
             self.links,
             self._events,
             ExtensionSettings(),

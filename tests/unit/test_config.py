@@ -52,6 +52,7 @@ def test_every_key_can_be_written() -> None:
         data = ["192.0.2.3:33434"]
         connections = 4
         direction = "out"
+        dead_after_s = 2.5
         authorities = "peers.pem"
 fingerprints."192.0.2.3:33434" = "ABABABABABABABABABABABABABABABABABABABABABABABABABABABABABABABAB"
         most_nodes = 1
@@ -65,6 +66,9 @@ fingerprints."192.0.2.3:33434" = "ABABABABABABABABABABABABABABABABABABABABABABAB
         hold_s = 3
         hold_bytes = 16384
         drain_s = 3
+        path_gain = 0.2
+        path_gain_ms = 5
+        path_hold_s = 9
         reflect = true
         [tls]
         certificate = "cert.pem"

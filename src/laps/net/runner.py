@@ -33,6 +33,7 @@ from laps.net.discovery import Announcement, Announcer
 from laps.net.gauge import Gauge
 from laps.net.kept import Kept
 from laps.net.link import EXTENDED_ALPN, PEERING_ALPN, LinkEvents, QuicLink
+from laps.net.link_watch import LinkWatch
 from laps.net.quic import Endpoint
 from laps.net.reporter import Reporter
 from laps.net.senses import Senses
@@ -43,6 +44,7 @@ from laps.relay.relay import Relay
 from laps.relay.roles import RULES, Role
 from laps.relay.settings import ExtensionSettings, PeerLimits, RelaySettings
 from laps.routing.plan import NO_PLAN
+from laps.routing.steady import Steadiness
 from laps.sessions.moqt import MoqtLimits
 from laps.tracks.cache import CacheLimits
 from laps.types import (
@@ -125,6 +127,8 @@ class Runner:
                 reflect=config.relay.reflect,
                 hold_s=config.relay.hold_s,
                 hold_bytes=config.relay.hold_bytes,
+                repair_s=1.5 + config.peering.dead_after_s,
+                steadiness=_steadiness(config),
                 extensions=ExtensionSettings(grace_s=config.relay.drain_s),
                 cache=CacheLimits(config.cache.bytes, config.cache.track_bytes, config.cache.age_s),
                 limits=_peer_limits(config),
@@ -144,6 +148,12 @@ class Runner:
             self.client_address = Address(*self._client_endpoint.address[:2])
         self._alarm: asyncio.TimerHandle | None = None
         self._stopping = False
+        self._watch = LinkWatch(
+            self._links,
+            self.relay.suspicion.depends_on,
+            self._suspect,
+            config.peering.dead_after_s,
+        )
         self._gauge = Gauge(config.node, self._told_address())
         self._measuring = self._loop.call_later(MEASURE_S, self._measure)
         self._diallers = Diallers(config)
@@ -179,6 +189,7 @@ class Runner:
             self._reporter.leave()
         await self._drain()
         self._measuring.cancel()
+        self._watch.close()
         if self._alarm is not None:
             self._alarm.cancel()
         for endpoint in self.endpoints():
@@ -253,6 +264,7 @@ class Runner:
         self.config = config
         self._keep_peers()
         self._diallers.configure(config)
+        self._watch.configure(config.peering.dead_after_s)
         self._note("reloaded")
         if self._reporter is not None:
             self._reporter.configure(config.telemetry)
@@ -334,6 +346,19 @@ class Runner:
             self._arm()
         if not self._links:
             self._alone.set()
+
+    def _suspect(self, link: QuicLink, suspect: bool) -> None:
+        suspicion, now = self.relay.suspicion, time.monotonic()
+        if suspect:
+            log.info("peer at %s: silent, other ways are taken where there are any", link)
+            suspicion.silent(link.id, now)
+        else:
+            log.info("peer at %s: heard again", link)
+            suspicion.heard(link.id, now)
+        if (node_id := self.relay.links.node_of(link.id)) is not None:
+            event = "link_silent" if suspect else "link_heard"
+            self.relay.journal.note(now, event, format_node_id(node_id))
+        self._arm()
 
     def _pressure(self) -> None:
         self.edge.pressure.changed_link(time.monotonic())
@@ -563,6 +588,11 @@ def _edge_settings(config: Config) -> EdgeSettings:
         subscribe_wait_s=clients.subscribe_wait_s,
         grace_s=clients.drain_s,
     )
+
+
+def _steadiness(config: Config) -> Steadiness:
+    relay = config.relay
+    return Steadiness(relay.path_gain, round(relay.path_gain_ms * 1000), relay.path_hold_s)
 
 
 def _peer_limits(config: Config) -> PeerLimits:

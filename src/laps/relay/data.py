@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 from laps.errors import InvalidStartOfStream, RemoteProtocolError
 from laps.relay.framing import Wrapped
 from laps.relay.held import Held, HeldData
-from laps.relay.passing import DROPPED, SOURCE_LOST, DataCounters, OpenStreams, Passing
+from laps.relay.passing import DROPPED, DataCounters, OpenStreams, Passing, write_all
 from laps.relay.tracing import Tracing
 from laps.routing.forwarding import FromClient, FromPeer
-from laps.tracks.streams import IncomingStream
+from laps.tracks.streams import SOURCE_LOST, IncomingStream
 from laps.wire.moqt.data import FetchHeader, encode_fetch_header
 from laps.wire.objects import (
     DataStreamDecoder,
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from laps.tracks.tracks import Tracks
     from laps.types import SnsId, TrackHash, TrackKey
 
-# What the answer to a FETCH begins with, in draft 16.
 # 10 µs each.
 MOST_RESET: Final = 200
 
+# What the answer to a FETCH begins with, in draft 16.
 FETCH_BYTE: Final = encode_fetch_header(FetchHeader(0))[:1]
 
 
@@ -105,7 +105,7 @@ class DataPlane:
             self._streams.add(client, stream_key, passing)
         passing.size += len(data)
         if passing.outs:
-            _write(passing.outs, data, fin, now)
+            write_all(passing.outs, data, fin, now)
         if passing.incoming is not None:
             if fin:
                 passing.incoming.finish(data, now)
@@ -165,7 +165,7 @@ class DataPlane:
                 self._begin(link, stream_id, passing, data, fin, source, now)
             else:
                 passing.size += len(data)
-                _write(passing.outs, data, fin, now)
+                write_all(passing.outs, data, fin, now)
                 if passing.decoder is not None:
                     self._unwrap(passing, data, fin, now)
         except RemoteProtocolError as error:
@@ -224,6 +224,13 @@ class DataPlane:
         """A peer has left, in the middle of whatever it was sending."""
         self._held.close_link(link_id)
         self.close_source(link_id, now)
+
+    def break_off(self, passing: Passing, now: float) -> None:
+        """Clients are given the rest of a stream from elsewhere, if it can be had there."""
+        incoming = passing.incoming
+        if incoming is not None and incoming.can_be_mended:
+            passing.incoming = passing.decoder = None
+            incoming.reset(SOURCE_LOST, now)
 
     def close_source(self, source: Hashable, now: float) -> None:
         """A peer or publisher has left, in the middle of whatever it was sending."""
@@ -366,9 +373,10 @@ class DataPlane:
 
     # -- what it carries ---------------------------------------------------------------------------
 
-    def open_streams(self) -> list[Passing]:
-        """Those on their way."""
-        return self._streams.all()
+    def open_streams(self, link_id: SessionId | None = None) -> list[Passing]:
+        """Those on their way, of one peer or of everybody."""
+        streams = self._streams
+        return streams.all() if link_id is None else streams.from_source(link_id)
 
     def trace(self, key: TrackKey, news: Callable[[], None]) -> Trace:
         """Tell when each object of a track arrives; `news` is called when some have."""
@@ -483,15 +491,3 @@ class DataPlane:
             self._streams.remove(link_id, item.stream_id)
         elif (link := self._links.links.get(link_id)) is not None:
             link.end_stream(item.stream_id, DROPPED)
-
-
-def _write(outs: list[OutStream], data: bytes | memoryview, fin: bool, now: float) -> None:
-    """One write for each; those that are closed are left out from then on."""
-    if not data and not fin:
-        return
-    closed = False
-    for out in outs:
-        if not (out.finish(data, now) if fin else out.write(data, now)):
-            closed = True
-    if closed:
-        outs[:] = [out for out in outs if not out.over]

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from laps.relay.corrections import Corrections
     from laps.relay.peers import Links, Peer, PeerLink
     from laps.relay.settings import ExtensionSettings
-    from laps.routing.draining import Draining
+    from laps.routing.avoided import Avoided
     from laps.types import NodeId, NodeMetrics
     from laps.wire.peering import Message
 
@@ -88,14 +88,14 @@ class Extensions:
         self_id: NodeId,
         role: Role,
         nodes: Nodes,
-        draining: Draining,
+        avoided: Avoided,
         links: Links,
         events: deque[Any],
         settings: ExtensionSettings,
         corrections: Corrections,
         epoch: int,
     ) -> None:
-        """`nodes` selects with `draining`; `events` receives what the shell may want to know.
+        """`nodes` selects with `avoided`; `events` receives what the shell may want to know.
 
         `epoch` is the time of day, for sequence numbers.
         """
@@ -106,7 +106,7 @@ class Extensions:
         self._self_id = self_id
         self._is_stub = role is Role.STUB
         self._nodes = nodes
-        self._draining = draining
+        self._avoided = avoided
         self._links = links
         self._events = events
         self._corrections = corrections
@@ -189,7 +189,7 @@ class Extensions:
 
     def link_closed(self, link_id: SessionId) -> None:
         """A link is about to be over; its peer still has it."""
-        self._draining.discard(link_id)
+        self._avoided.discard(link_id)
         for peer in self._links.peers.values():
             if link_id not in peer.links:
                 continue
@@ -326,7 +326,7 @@ class Extensions:
     def is_leaving(self, node_id: NodeId) -> bool:
         """Whether a peer has said GOAWAY and is still there."""
         peer = self._links.peers.get(node_id)
-        return peer is not None and any(link_id in self._draining for link_id in peer.links)
+        return peer is not None and any(link_id in self._avoided.leaving for link_id in peer.links)
 
     def is_lost(self, node_id: NodeId) -> bool:
         """Whether a node was a peer and no link to it is left, though others lead to it."""
@@ -463,7 +463,7 @@ class Extensions:
     def peer_leaves(self, peer: Peer, goaway: GoAway, now: float) -> set[NodeId]:
         """From now on other ways are taken, where there are any; the nodes that are touched."""
         self.counters.goaways_received += 1
-        self._draining.add(peer.links)
+        self._avoided.leave(peer.links)
         touched: set[NodeId] = set()
         for link_id in peer.links:
             self._nodes.reselect(link_id, MOST_CHOSEN)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from laps.relay.sets import Sets
     from laps.relay.timers import Timers
     from laps.routing.forwarding import Fib
+    from laps.tracks.shared import Shared
     from laps.types import NodeId, SnsId
 
 
@@ -28,9 +29,11 @@ class IngressSets:
         sets: Sets,
         links: Links,
         timers: Timers,
+        shared: Shared,
         hold_s: float,
     ) -> None:
         """A set that was withdrawn stays for `hold_s`, for the last of its data."""
+        self._shared = shared
         self._self_id = self_id
         self._fib = fib
         self._flows = sets
@@ -74,7 +77,7 @@ class IngressSets:
             sets = self._sets.get(link_id)
             if sets is not None and sets.get(sns_id) == at:
                 del sets[sns_id]
-                self._links.send_sns(self._fib.remove(FromPeer(link_id, sns_id)))
+                self._remove(link_id, sns_id)
 
         self._timers.at(at, remove)
         return True
@@ -91,10 +94,19 @@ class IngressSets:
         while self._closed and left:
             link_id, sets = self._closed[0]
             sns_id, _ = sets.popitem()
-            self._links.send_sns(self._fib.remove(FromPeer(link_id, sns_id)))
+            self._remove(link_id, sns_id)
             left -= 1
             if not sets:
                 self._closed.popleft()
+
+    def _remove(self, link_id: SessionId, sns_id: SnsId) -> None:
+        source = FromPeer(link_id, sns_id)
+        self._links.send_sns(self._fib.remove(source))
+        self._shared.lost(source, sudden=False)
+
+    def of_link(self, link_id: SessionId) -> list[FromPeer]:
+        """The sets of a link."""
+        return [FromPeer(link_id, sns_id) for sns_id in self._sets.get(link_id, ())]
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""

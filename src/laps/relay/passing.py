@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from laps.wire.moqt.codes import ResetCode
-
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
@@ -23,10 +21,6 @@ if TYPE_CHECKING:
 
 # The document has no code for data that was dropped; 0 says that the peer did nothing wrong.
 DROPPED: Final = 0
-
-# Who sent it has left. What it sent until then may be nowhere else, so it is delivered before the
-# reset: `net/egress.py` sees to that.
-SOURCE_LOST: Final = int(ResetCode.SESSION_CLOSED)
 
 
 @dataclass(slots=True)
@@ -110,6 +104,10 @@ class OpenStreams:
         """Some of the streams that come from a link or a publisher."""
         return list(islice(self._numbers.get(source, ()), most))
 
+    def from_source(self, source: Hashable) -> list[Passing]:
+        """All that come from a link or a publisher."""
+        return [self._streams[source, number] for number in self._numbers.get(source, ())]
+
     def all(self) -> list[Passing]:
         """Every one."""
         return list(self._streams.values())
@@ -128,3 +126,15 @@ class OpenStreams:
     def under(self, flow: Flow) -> list[Passing]:
         """The streams of a flow that are sent to peers."""
         return list(self._under.get(flow, ()))
+
+
+def write_all(outs: list[OutStream], data: bytes | memoryview, fin: bool, now: float) -> None:
+    """One write for each; those that are closed are left out from then on."""
+    if not data and not fin:
+        return
+    closed = False
+    for out in outs:
+        if not (out.finish(data, now) if fin else out.write(data, now)):
+            closed = True
+    if closed:
+        outs[:] = [out for out in outs if not out.over]

@@ -8,7 +8,8 @@ follows the way that a node had, unless that link is closed.
 
 from __future__ import annotations
 
-from itertools import islice
+from collections import deque
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 from laps.infobase.nodes import MOST_CHOSEN
@@ -43,7 +44,9 @@ class Paths:
         subscribes: SubscribeExchange,
         extensions: Extensions,
         exchange: Exchange,
+        hold_s: float,
     ) -> None:
+        """A path has to be worth a change for `hold_s` before it is made."""
         self._self_id = self_id
         self._nodes = nodes
         self._router = router
@@ -52,8 +55,13 @@ class Paths:
         self._subscribes = subscribes
         self._extensions = extensions
         self._exchange = exchange
+        self._hold_s = hold_s
         self._left: dict[NodeId, None] = {}
         "Nodes whose turn has not come."
+        self._seen = 0
+        "The last of `nodes.challenged` that was written down here:"
+        self._challenges: deque[tuple[float, NodeId, int]] = deque()
+        "when each has lasted for long enough, with its number."
 
     def node_said(
         self, peer: Peer, peer_link: PeerLink, info: NodeInfo, *, added: bool, now: float
@@ -105,6 +113,13 @@ class Paths:
         changes = self._nodes.close_session(link_id, MOST_CHOSEN)
         return {change.node_id for change in changes}
 
+    def reselect(self, link_id: SessionId, now: float) -> None:
+        """Other ways than by a link may be preferred now, or this one again."""
+        self._nodes.reselect(link_id, MOST_CHOSEN)
+        self._fib.share((link_id,))
+        self.changed(self._nodes.via(link_id), now)
+        self._sets.changed(now)
+
     def changed(self, node_ids: Collection[NodeId], now: float) -> None:
         """Ways to these nodes may be others: forget, tell and send accordingly, now or soon."""
         if len(node_ids) <= self._exchange.share(MOST_TOLD):
@@ -118,6 +133,7 @@ class Paths:
             changed, looked = self._nodes.settle(MOST_CHOSEN)
             self._left.update(dict.fromkeys(changed))
             self._exchange.gather(looked, now)
+        self._weigh(now)
         if self._left:
             ids = list(islice(self._left, self._exchange.share(MOST_TOLD)))
             for node_id in ids:
@@ -126,12 +142,34 @@ class Paths:
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
-        return None if self.is_idle else 0.0
+        if self._left or self._nodes.is_settling or self._has_new_challenge():
+            return 0.0
+        return self._challenges[0][0] if self._challenges else None
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is left."""
-        return not (self._left or self._nodes.is_settling)
+        return not (self._left or self._nodes.is_settling or self._nodes.challenged)
+
+    def _has_new_challenge(self) -> bool:
+        challenged = self._nodes.challenged
+        return bool(challenged) and challenged[next(reversed(challenged))] > self._seen
+
+    def _weigh(self, now: float) -> None:
+        """Take a path that has been worth the change for long enough."""
+        new = takewhile(
+            lambda item: item[1] > self._seen, reversed(list(self._nodes.challenged.items()))
+        )
+        for node_id, number in reversed(list(new)):
+            self._seen = number
+            self._challenges.append((now + self._hold_s, node_id, number))
+        lasted: set[NodeId] = set()
+        while self._challenges and self._challenges[0][0] <= now:
+            _, node_id, number = self._challenges.popleft()
+            if self._nodes.challenged.get(node_id) == number and self._nodes.change(node_id):
+                lasted.add(node_id)
+        if lasted:
+            self.changed(lasted, now)
 
     def _change(self, ids: list[NodeId], now: float) -> None:
         for node_id in ids:

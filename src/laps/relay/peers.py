@@ -19,12 +19,13 @@ from laps.types import DataDirection, NodeType, PeerMode, format_node_id
 from laps.wire.peering import SubscribeNodeSetAdv, SubscribeNodeSetWd
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator
+    from collections.abc import Hashable, Iterable, Iterator, Set
 
     from laps.infobase.namespaces import Names
     from laps.infobase.nodes import SessionId
     from laps.relay.ports import Link
     from laps.relay.settings import RelayCounters
+    from laps.routing.avoided import Avoided
     from laps.routing.forwarding import SnsUpdate
     from laps.sessions.peer import Effect, PeerSession
     from laps.sessions.peer import Event as SessionEvent
@@ -202,13 +203,15 @@ class Peer:
         """Whether data flows between us in any direction."""
         return any(peer_link.has_data for peer_link in self.links.values())
 
-    def data_link(self, number: int) -> SessionId | None:
-        """The link for one of many flows, spread over those that carry data.
+    def data_link(self, number: int, suspect: Set[SessionId]) -> SessionId | None:
+        """The link for one of many flows, spread over those that carry data and are not suspect.
 
         Each flow ranks the links in an order of its own, so that one more link or one less moves
         only the flows that it gains or loses.
         """
         able = [link_id for link_id, peer_link in self.links.items() if peer_link.sends_data]
+        if suspect:
+            able = [link_id for link_id in able if link_id not in suspect] or able
         return max(able, key=lambda link_id: (_mix(number, link_id), link_id), default=None)
 
     def elect(self, self_id: NodeId) -> PeerLink | None:
@@ -234,12 +237,13 @@ class Peer:
 class Links:
     """The links of a relay, the peers at their other ends, and what is said to them."""
 
-    def __init__(self, counters: RelayCounters) -> None:
+    def __init__(self, counters: RelayCounters, avoided: Avoided) -> None:
         self.peers: dict[NodeId, Peer] = {}
         self.links: dict[SessionId, Link] = {}
         self.peer_links: dict[SessionId, PeerLink] = {}
         "Every link with its session, whether or not its peer has introduced itself."
         self._counters = counters
+        self._avoided = avoided
         self._pumping: dict[PeerLink, None] = {}
         "Links that have room for more of what waits for them."
 
@@ -256,7 +260,16 @@ class Links:
     def data_link(self, node_id: NodeId, number: int) -> SessionId | None:
         """The link that data of one of many flows takes to a peer."""
         peer = self.peers.get(node_id)
-        return None if peer is None else peer.data_link(number)
+        return None if peer is None else peer.data_link(number, self._avoided.suspect)
+
+    def is_suspect(self, peer_link: PeerLink) -> bool:
+        """Whether nothing is heard of the other end of a link."""
+        return peer_link.link.id in self._avoided.suspect
+
+    def is_heard(self, node_id: NodeId) -> bool:
+        """Whether a node is a peer, and a link to it is not silent."""
+        peer = self.peers.get(node_id)
+        return peer is not None and not peer.links.keys() <= self._avoided.suspect
 
     def send(self, peer: Peer, message: Message) -> None:
         """Send a message to a peer, by its control link."""

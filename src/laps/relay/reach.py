@@ -17,13 +17,15 @@ from laps.routing.forwarding import FromClient, FromPeer, ToNode
 from laps.tracks.again import as_datagrams, following, recent
 from laps.tracks.cached_stream import CachedStream
 from laps.tracks.sinks import Cut
+from laps.tracks.streams import SOURCE_LOST
+from laps.wire.extensions import HaveKind
 from laps.wire.moqt.data import encode_subgroup_header
 from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.objects import encode_datagram_header
 from laps.wire.quicr.carried import datagram_rank
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from laps.infobase.nodes import Nodes, SessionId
     from laps.relay.peers import Links
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from laps.tracks.track import Track
     from laps.tracks.tracks import Tracks
     from laps.types import Location, NodeId, TrackHash, TrackKey
-    from laps.wire.extensions import RelayRequest, RelayResponse
+    from laps.wire.extensions import Have, RelayRequest, RelayResponse, Travelling
 
 # As long as data may arrive before its set.
 JOINING_S: Final = 1.0
@@ -98,28 +100,40 @@ class Reach:
         self._met: dict[NodeId, float] = {}
         "Since when a way to each node is known."
         self._opened = 0
-        self._joined: dict[tuple[NodeId, TrackKey], list[OutStream]] = {}
+        self._joined: dict[tuple[NodeId, TrackKey], dict[IncomingStream, OutStream]] = {}
         "The open streams that nodes joined late, by node and track."
 
     # -- messages ----------------------------------------------------------------------------------
 
     def receive(self, message: RelayRequest | RelayResponse) -> None:
         """A request or an answer: for us, or on its way."""
-        if message.target_node_id == self._self_id:
+        if not self.pass_on(message):
             self.received.append(message)
-        elif message.hops > 0:
-            self.send(message.target_node_id, replace(message, hops=message.hops - 1))
 
-    def send(self, node_id: NodeId, message: RelayRequest | RelayResponse) -> bool:
+    def pass_on(self, message: Travelling) -> bool:
+        """Send a message further that is for another node; False if it is for us."""
+        if message.target_node_id == self._self_id:
+            return False
+        if message.hops > 0:
+            self.send(message.target_node_id, replace(message, hops=message.hops - 1))
+        return True
+
+    def send(self, node_id: NodeId, message: Travelling) -> bool:
         """Send to the peer that leads to a node; False if none does that takes extensions."""
+        ways = []
         for peer_id in (node_id, *(path.peer_id for path in self._nodes.candidates(node_id))):
             peer = self._links.peers.get(peer_id)
             control = None if peer is None else peer.control
             if control is not None and control.link.extended:
-                self._links.send_on(control, message)
-                return True
-        self.undelivered += 1
-        return False
+                ways.append(control)
+                if not self._links.is_suspect(control):
+                    break
+        if not ways:
+            self.undelivered += 1
+            return False
+        # Of those that are silent, the best one: it may only be slow.
+        self._links.send_on(ways[0] if self._links.is_suspect(ways[-1]) else ways[-1], message)
+        return True
 
     def has_room(self, node_id: NodeId) -> bool:
         """Whether little waits on the way to a node."""
@@ -240,12 +254,19 @@ class Reach:
                     self._join(key, stream, node_id, fin=fin, now=now)
 
     def _join(
-        self, key: TrackKey, stream: IncomingStream, node_id: NodeId, *, fin: bool, now: float
+        self,
+        key: TrackKey,
+        stream: IncomingStream,
+        node_id: NodeId,
+        *,
+        fin: bool,
+        now: float,
+        first: int = 0,
     ) -> None:
         cached = stream.cached
         if cached is None or (cached.base and fin):
             return
-        if not cached.base:
+        if not (cached.base or first):
             out = self.open_stream(node_id, key, stream.priority, stream.ttl_us)
             whole = b"".join((stream.head, *cached.chunks))
             if fin:
@@ -253,37 +274,97 @@ class Reach:
             elif out.write(whole, now):
                 self._add(key, stream, node_id, out)
             return
-        # Its beginning is kept no more: from the first object that is, as a subscriber here has it.
+        # Its beginning is kept no more, or not missing: from the first object that is.
         cached.scan()
         if cached.malformed:
             return
         out = self.open_stream(node_id, key, stream.priority, stream.ttl_us)
         header = replace(stream.header, subgroup=stream.subgroup)
         head = encode_subgroup_header(header, BETWEEN_RELAYS)
-        cut = Cut(out, head, 0, header.has_extensions)
+        cut = Cut(out, head, first, header.has_extensions)
         cut.write_kept(cached, now)
         self._add(key, stream, node_id, cut)
 
     def _add(self, key: TrackKey, stream: IncomingStream, node_id: NodeId, out: OutStream) -> None:
         """A late joiner is given the rest of a stream, until it leaves the track."""
         stream.add(out)
-        running = self._joined.setdefault((node_id, key), [])
-        running[:] = [one for one in running if not one.over]
-        running.append(out)
+        joined = self._joined.setdefault((node_id, key), {})
+        for ended in [other for other, one in joined.items() if one.over]:
+            del joined[ended]
+        joined[stream] = out
 
     def leave(self, node_id: NodeId, key: TrackKey, now: float) -> None:
         """A node wants a track no more, nor the streams that it joined late."""
-        for out in self._joined.pop((node_id, key), ()):
+        for out in self._joined.pop((node_id, key), {}).values():
             if not out.over:
                 out.reset(DROPPED, now)
 
-    def _send_again(self, node_id: NodeId, key: TrackKey, cached: CachedStream, now: float) -> None:
-        """A stream that has ended, if all of it is here."""
-        if cached.fin and not cached.base:
+    # -- what is missing ---------------------------------------------------------------------------
+
+    def replay(
+        self, track: Track, node_id: NodeId, since: float, have: Iterable[Have], now: float
+    ) -> int:
+        """Send a node what came since a time and it does not have; how many streams and datagrams.
+
+        It asks again until nothing is missing: what was sent the last time may have gone to a
+        relay that is not known to be dead.
+        """
+        known: dict[tuple[int, int], Have] = {}
+        datagrams: set[tuple[int, int]] = set()
+        for item in have:
+            if item.kind is HaveKind.DATAGRAM:
+                datagrams.add((item.group, item.number))
+            else:
+                known[item.group, item.subgroup] = item
+        sent = 0
+        missing: list[bytes] = []
+        for kept in recent(track.cached, since, track.shared.cache.limits.track_bytes, now):
+            if isinstance(kept, CachedStream):
+                had = known.get((kept.header.group, kept.subgroup))
+                if had is None or had.kind is HaveKind.BROKEN:
+                    sent += self._send_again(node_id, track.key, kept, now)
+            elif (kept[0].id, kept[1]) not in datagrams:
+                missing += as_datagrams(*kept, now)
+        self._send_datagrams(track, node_id, missing)
+        # What is open goes last: nearly always it is the newest.
+        joined = self._joined.get((node_id, track.key), {})
+        for stream in list(track.streams.values()):
+            had = known.get((stream.header.group, stream.subgroup))
+            if stream.is_broken or (had is not None and had.kind is not HaveKind.BROKEN):
+                continue
+            if (before := joined.pop(stream, None)) is not None and not before.over:
+                before.reset(SOURCE_LOST, now)
+            first = 0 if had is None else had.number
+            self._join(track.key, stream, node_id, fin=False, now=now, first=first)
+            sent += 1
+        return sent + len(missing)
+
+    def _send_datagrams(self, track: Track, node_id: NodeId, missing: list[bytes]) -> None:
+        """Datagrams once more, for one node alone."""
+        for stub in self._stubs.values() if missing else ():
+            if stub.peer.node_id == node_id:
+                for data in missing:
+                    stub.send_datagram(track.hash, data, datagram_rank(data))
+                return
+        if missing:
+            self._opened += 1
+            flow_key = ToNode(node_id, track.key, self._opened)
+            flow = self._fib.install(flow_key, [node_id], local=False)
+            self._links.send_sns(self._fib.settle(flow))
+            for data in missing:
+                self._send_datagram(flow, track.key, node_id, data)
+            # Whoever hears of it keeps it for the last of its data.
+            self._links.send_sns(self._fib.remove(flow_key))
+
+    def _send_again(self, node_id: NodeId, key: TrackKey, cached: CachedStream, now: float) -> bool:
+        """A stream that has ended, if all of it is here; False if it is not."""
+        whole = cached.fin and not cached.base
+        if whole:
             priority = DIRECT_PRIORITY if cached.priority is None else cached.priority
             out = self.open_stream(node_id, key, priority, cached.ttl_us)
             head = encode_subgroup_header(cached.header, BETWEEN_RELAYS)
             out.finish(b"".join((head, *cached.chunks)), now)
+        return whole
 
     def _shares_set(self, client: Client, key: TrackKey, node_id: NodeId) -> bool:
         """Whether a publisher's track goes to a node by a set that has others in it."""

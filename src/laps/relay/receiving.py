@@ -8,7 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from laps.relay.limits import Limits
-from laps.wire.extensions import GoAway, RelayRequest, RelayResponse
+from laps.wire.extensions import (
+    GoAway,
+    RelayRequest,
+    RelayResponse,
+    RepairRequest,
+    RepairResponse,
+)
 from laps.wire.peering import (
     AnnounceInfoAdv,
     AnnounceInfoWd,
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
     from laps.relay.paths import Paths
     from laps.relay.peers import Peer, PeerLink
     from laps.relay.reach import Reach
+    from laps.relay.repairs import Repairs
     from laps.relay.roles import Rules
     from laps.relay.settings import PeerLimits, RelayCounters
     from laps.relay.stub import StubClient
@@ -56,6 +63,7 @@ class Receiving:
         ingress: IngressSets,
         data: DataPlane,
         reach: Reach,
+        repairs: Repairs,
         extensions: Extensions,
     ) -> None:
         self._rules = rules
@@ -70,6 +78,7 @@ class Receiving:
         self._ingress = ingress
         self._data = data
         self._reach = reach
+        self._repairs = repairs
         self._extensions = extensions
 
     def receive(self, peer_link: PeerLink, peer: Peer, message: Message, now: float) -> None:
@@ -99,6 +108,9 @@ class Receiving:
                 self._counters.unknown_sns_withdraws += not known
             case RelayRequest() | RelayResponse() if takes_control:
                 self._reach.receive(message)
+            case RepairRequest() | RepairResponse() if takes_control:
+                if not self._reach.pass_on(message):
+                    self._repairs.receive(message, now)
             case GoAway():
                 self._paths.changed(self._extensions.peer_leaves(peer, message, now), now)
             case _:

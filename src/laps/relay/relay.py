@@ -25,20 +25,25 @@ from laps.relay.extensions import Extensions
 from laps.relay.ingress import IngressSets
 from laps.relay.introduction import Introduction
 from laps.relay.journal import Journal, PathWatch
+from laps.relay.leaving import Leaving
 from laps.relay.nearest_edge import NearestEdge
 from laps.relay.passing import DROPPED
 from laps.relay.paths import Paths
 from laps.relay.peers import Links, PeerLink
 from laps.relay.reach import Reach
 from laps.relay.receiving import Receiving
+from laps.relay.repairs import Repairs
 from laps.relay.roles import RULES, Role
 from laps.relay.sets import Sets
 from laps.relay.settings import RelayCounters, RelaySettings
+from laps.relay.sizes import sizes_of
 from laps.relay.subscribes import SubscribeExchange
+from laps.relay.suspicion import Suspicion
 from laps.relay.timers import Due, Timers
-from laps.routing.draining import Draining
+from laps.routing.avoided import Avoided
 from laps.routing.forwarding import Fib
 from laps.routing.route import Router
+from laps.routing.steady import Steady
 from laps.sessions.peer import (
     ControlReceived,
     EndStream,
@@ -86,19 +91,18 @@ class Relay:
         self.events: deque[ExtensionEvent | PeerArrived] = deque()
         "What the shell wants to know, and takes after each call: none of it is lost."
         self.journal = Journal()
-        "What has happened, to be told."
         self._timers = Timers()
-        draining = Draining()
-        self.nodes = Nodes(self_info.id, draining.select)
+        avoided = Avoided()
+        gain = Steady(settings.steadiness, avoided).gain
+        self.nodes = Nodes(self_info.id, avoided.select, gain)
         self.path_watch = PathWatch(self.nodes, self.journal)
         self.subscribes = Subscribes()
-        self.links = Links(self.counters)
+        self.links = Links(self.counters, avoided)
         self.peers = self.links.peers
-        self.router = Router(self.nodes, self.links, draining)
+        self.router = Router(self.nodes, self.links, avoided)
         self.fib = Fib(self.router)
         self._sets = Sets(self.fib, self.links)
         self.tracks = Tracks(self_info.id, self.subscribes, self.fib, settings.cache)
-        self._began = self.tracks.shared.began
         hold = settings.hold_s, settings.hold_bytes
         self.data = DataPlane(self.fib, self._sets, self.links, self.tracks, *hold)
         self._stubs: dict[SessionId, StubClient] = {}
@@ -110,7 +114,7 @@ class Relay:
             self_info.id,
             role,
             self.nodes,
-            draining,
+            avoided,
             self.links,
             self.events,
             settings.extensions,
@@ -155,7 +159,16 @@ class Relay:
             self.links, self.fib, self._stubs, self._introduction, self._timers, settings.hold_s
         )
         self.ingress = IngressSets(
-            self_info.id, self.fib, self._sets, self.links, self._timers, settings.hold_s
+            self.id, self.fib, self._sets, self.links, self._timers, self.tracks.shared, hold[0]
+        )
+        self.repairs = Repairs(
+            self.id,
+            self.nodes,
+            self.extensions.namespaces,
+            self.tracks,
+            self.links,
+            self.reach,
+            settings.repair_s,
         )
         self._paths = Paths(
             self.id,
@@ -166,6 +179,14 @@ class Relay:
             self._subscribes,
             self.extensions,
             self._exchange,
+            settings.steadiness.hold_s,
+        )
+        carried = self.fib, self.ingress, self.data, self.repairs
+        self.suspicion = Suspicion(
+            role, avoided, self.links, self.subscribes, self._paths, *carried
+        )
+        self._leaving = Leaving(
+            self.extensions, self._exchange, self._subscribes, self.links, self._timers
         )
         self._arrivals = Arrivals(
             self.id,
@@ -190,6 +211,7 @@ class Relay:
             self.ingress,
             self.data,
             self.reach,
+            self.repairs,
             self.extensions,
         )
         self._due: tuple[Due, ...] = (
@@ -200,6 +222,7 @@ class Relay:
             self.data,
             self._subscribes,
             self.extensions,
+            self.repairs,
             self.links,
         )
 
@@ -244,7 +267,7 @@ class Relay:
             link.end_stream(stream_id, DROPPED)
             return
         self.data.receive(link, stream_id, data, fin, self._stubs.get(link.id), now)
-        if self._began:
+        if self.tracks.shared.began:
             self.reach.serve_joining(now)
 
     def link_datagram(self, link: Link, data: bytes, now: float) -> None:
@@ -273,6 +296,7 @@ class Relay:
 
     def link_closed(self, link: Link, now: float, reason: str = "") -> None:
         """A connection is closed, whoever did it and why: everything learned from it goes."""
+        self.suspicion.lost(link.id, now)
         self.links.links.pop(link.id, None)
         self._admission.forget(link.id)
         self.extensions.link_closed(link.id)
@@ -384,7 +408,7 @@ class Relay:
     ) -> None:
         """Bytes of a publisher's stream; the first with a new key opens it."""
         self.data.publish(client, track, stream_key, data, fin, priority, ttl_us, now)
-        if self._began:
+        if self.tracks.shared.began:
             self.reach.serve_joining(now)
 
     def publish_reset(self, client: Client, stream_key: Hashable, code: int, now: float) -> None:
@@ -415,17 +439,7 @@ class Relay:
 
     def drain(self, now: float) -> None:
         """Say that we leave, stay for the grace, and stop."""
-        grace_s, at = self.settings.extensions.grace_s, self.extensions.drain(now)
-        if self._exchange.leave() or at > now:
-            self._timers.at(now + grace_s, self._stop)
-        else:
-            self._stop(now)
-
-    def _stop(self, now: float) -> None:
-        """Stop in good order: withdraw what we subscribed to, and close every link."""
-        self._subscribes.withdraw_all(now)
-        for link in list(self.links.links.values()):
-            link.close(CloseCode.GRACEFUL if link.extended else CloseCode.GOAWAY, "the relay stops")
+        self._leaving.begin(now)
 
     # -- looking in --------------------------------------------------------------------------------
 
@@ -443,27 +457,16 @@ class Relay:
         """Whether nothing is about to be said or dropped."""
         waiting = self._timers or self.data.holding or self._exchange.deadline() is not None
         waiting = waiting or any(link.outbox for link in self.links.peer_links.values())
-        parts = (self._sets, self._subscribes, self._paths)
-        waiting = waiting or not all(part.is_idle for part in parts)
+        for part in (self._sets, self._subscribes, self._paths, self.repairs):
+            waiting = waiting or not part.is_idle
         return not waiting and self.extensions.is_idle()
 
     def sizes(self) -> dict[str, int]:
         """How full each table is."""
-        return {
-            "links": len(self.links.links),
-            "peers": len(self.peers),
-            "nodes": len(self.nodes),
-            "subscribes": len(self.subscribes),
-            "announces": len(self.tracks.announces),
-            "tracks": self.tracks.wanted(),
-            "flows": len(self.fib),
-            "streams": len(self.data),
-            "metrics": len(self.extensions.metrics),
-            "namespaces": len(self.extensions.namespaces),
-            "confirmed": sum(len(link.confirmed) for link in self.links.peer_links.values()),
-            "offered": sum(len(link.offered) for link in self.links.peer_links.values()),
-            "told_to_stubs": self.extensions.told_to_stubs,
-        }
+        carried = self.fib, self.data, self.repairs
+        return sizes_of(
+            self.links, self.nodes, self.subscribes, self.tracks, self.extensions, *carried
+        )
 
     # -- messages ----------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from laps.routing.steady import Steadiness
 from laps.tracks.cache import CacheLimits
 
 
@@ -54,6 +55,9 @@ class RelaySettings:
     "How long a newcomer waits while the peer that has its id is probed."
     orphan_s: float = 10.0
     "How long subscribes are kept of a node that nobody has told us of."
+    repair_s: float = 2.5
+    "What was sent so long before a relay was found dead may be missing; longer than that takes."
+    steadiness: Steadiness = field(default_factory=Steadiness)
     extensions: ExtensionSettings = field(default_factory=ExtensionSettings)
     cache: CacheLimits = field(default_factory=CacheLimits)
     limits: PeerLimits = field(default_factory=PeerLimits)

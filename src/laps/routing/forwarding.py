@@ -259,6 +259,19 @@ class Fib:
             yield
         _count_down(self._shared, link)
 
+    def uses(self, link: LinkId) -> bool:
+        """Whether any flow has a set on a link."""
+        return link in self._by_link
+
+    def published_on(self, link: LinkId) -> list[tuple[Flow, frozenset[NodeId]]]:
+        """The flows of our own publishers that take a link, and the nodes they go to that way."""
+        flows = self._by_link.get(link)
+        return [
+            (flow, flow.outs[link].nodes)
+            for flow in (() if flows is None else flows.values())
+            if link in flow.outs and isinstance(flow.key, FromClient)
+        ]
+
     def close_link(self, link: LinkId) -> None:
         """A link is gone, and all its sets with it; its targets move to where selection says."""
         flows = self._by_link.pop(link, None)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from laps.infobase.nodes import Nodes, PathCandidate
-    from laps.routing.draining import Draining
+    from laps.routing.avoided import Avoided
     from laps.routing.forwarding import Flow, LinkId
     from laps.types import NodeId
 
@@ -47,13 +47,13 @@ class RouteCounters:
 class Router:
     """Selection for a flow: the best path that carries data and does not turn back."""
 
-    def __init__(self, nodes: Nodes, neighbours: Neighbours, draining: Draining) -> None:
+    def __init__(self, nodes: Nodes, neighbours: Neighbours, avoided: Avoided) -> None:
         self.counters = RouteCounters()
         self.plan = NO_PLAN
         "Laid over selection for the tracks of our own publishers."
         self._nodes = nodes
         self._neighbours = neighbours
-        self._draining = draining
+        self._avoided = avoided
 
     def route(self, flow: Flow, node_id: NodeId) -> Route:
         """The way to a node, never back to where a flow comes from, and why it is that one."""
@@ -71,7 +71,7 @@ class Router:
             self.counters.unmet_plans += 1
         # The best of all paths is known already, unless some are of no use to the flow.
         choice = best if len(able) == len(paths) else None
-        choice = choice or self._draining.select(able)
+        choice = choice or self._avoided.select(able)
         if choice is None:
             self.counters.unreachable_targets += 1
             return Route(None, None, _no_way(paths, origin))
@@ -98,12 +98,8 @@ class Router:
         return self.plan.peer_for(flow.key.track, node_id)
 
     def _planned(self, able: list[PathCandidate], wanted: NodeId) -> PathCandidate | None:
-        choice = self._draining.select(
-            [
-                path
-                for path in able
-                if path.peer_id == wanted and not self._draining.leads_away(path)
-            ]
+        choice = self._avoided.select(
+            [path for path in able if path.peer_id == wanted and not self._avoided.avoids(path)]
         )
         return None if choice is None else choice.path
 

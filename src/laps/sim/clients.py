@@ -101,13 +101,15 @@ class Publisher:
         self._is_attached = False
         parts = tuple(hash_bytes(part.encode()) for part in spec.namespace)
         name_hash = 0 if spec.name is None else hash_bytes(spec.name.encode())
+        name = None if spec.name is None else spec.name.encode()
+        self._names = tuple(part.encode() for part in spec.namespace), name
         self._announce = AnnounceInfo(place.node_id, parts, name_hash)
 
     def attach(self) -> None:
         """Come to the relay, as far as it is up."""
         if (relay := self._place.relay) is not None and not self._is_attached:
             self._is_attached = True
-            relay.announce(self, self._announce, self._place.clock.now)
+            relay.announce(self, self._announce, self._place.clock.now, self._names)
             self._place.touched()
 
     def leave(self) -> None:
@@ -117,7 +119,7 @@ class Publisher:
             for flow in self._flows.values():
                 if flow.number:
                     relay.publish(self, flow.track, self._key(flow), b"", True, PRIORITY, 0, now)
-            relay.unannounce(self, self._announce, now)
+            relay.unannounce(self, self._announce, now, self._names)
             relay.client_closed(self, now)
             self._place.touched()
         self.lost()

@@ -29,10 +29,14 @@ if TYPE_CHECKING:
 # How long an answer to a probe may take beyond the round trip, as in `net`.
 PROBE_S: Final = 1.0
 
-# Short against QUIC's usual 30 s, so that a run of a minute sees many silent deaths.
+# As `net/liveness.py`: a link that something depends on is suspect, and then dead,
+SILENT_S: Final = 0.5
+DEAD_S: Final = 1.0
+# and the two ends of it notice up to this far apart.
+SPREAD_S: Final = 0.3
+# Others are closed by the idle timeout. It is short against QUIC's usual 30 s, so that a run of a
+# minute sees many silent deaths.
 IDLE_TIMEOUT_S: Final = 5.0
-# The two ends of a dead connection notice it up to this far apart.
-IDLE_SPREAD_S: Final = 0.3
 
 # More data than this waiting for a narrow cable is dropped, as an egress queue would.
 QUEUE_S: Final = 1.0
@@ -74,6 +78,12 @@ class Host(Protocol):
 
     def link_reset(self, link: LinkEnd, stream_id: int, code: int) -> None:
         """The peer gave a stream up."""
+
+    def link_needed(self, link: LinkEnd) -> bool:
+        """Whether anything depends on a link."""
+
+    def link_silent(self, link: LinkEnd, *, silent: bool) -> None:
+        """Nothing is heard of the other end; or it is heard again."""
 
     def link_writable(self, link: LinkEnd) -> None:
         """There is room for control messages again."""
@@ -271,6 +281,7 @@ class LinkEnd:
         "The one that leads away from here."
         self.is_open = False
         self.is_over = False
+        self.is_silent = False
         self.passed: frozenset[NodeId] = frozenset()
         "The nodes that what arrives now has passed."
         self.outgoing: dict[int, Outgoing] = {}
@@ -408,18 +419,32 @@ class LinkEnd:
         self.cable.forget(self)
 
     def give_up_later(self, still: Callable[[], bool]) -> None:
-        """End after the idle timeout, if the silence lasts."""
-
-        def give_up() -> None:
-            if still():
-                self.end(f"nothing was heard for {IDLE_TIMEOUT_S:g} s")
+        """Be suspect, and then end, if the silence lasts and something depends on it."""
 
         clock = self.cable.clock
-        clock.after(IDLE_TIMEOUT_S + IDLE_SPREAD_S * clock.rng.random(), give_up)
+        began, late = clock.now, SPREAD_S * clock.rng.random()
+
+        def look(silent_s: float) -> None:
+            if not still() or self.is_over:
+                return
+            needed = self.is_open and self.host.link_needed(self)
+            if clock.now - began >= IDLE_TIMEOUT_S or (needed and silent_s >= DEAD_S):
+                self.end(f"nothing was heard for {clock.now - began:.1f} s")
+                return
+            if needed and silent_s == SILENT_S:
+                self.is_silent = True
+                self.host.link_silent(self, silent=True)
+            # One that is needed from now on is asked first.
+            clock.after(SILENT_S, look, DEAD_S if needed else SILENT_S)
+
+        clock.after(SILENT_S + late, look, SILENT_S)
 
     def resume(self) -> None:
         """The cable carries again: send what waited, or learn that nobody is there any more."""
         held, self._held = self._held, []
+        if self.is_silent and self.is_open and not self.other.is_over:
+            self.is_silent = False
+            self.host.link_silent(self, silent=False)
         if self.is_open:
             for frame in held:
                 frame()

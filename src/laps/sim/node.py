@@ -184,6 +184,17 @@ class SimNode:
             self._trace.reset(link, stream_id)
             self._call(link, partial(self.relay.link_reset, link, stream_id, code, self.clock.now))
 
+    def link_needed(self, link: LinkEnd) -> bool:
+        """As `Host`."""
+        return self.relay is not None and self.relay.suspicion.depends_on(link.id)
+
+    def link_silent(self, link: LinkEnd, *, silent: bool) -> None:
+        """As `Host`."""
+        if self.relay is not None:
+            suspicion = self.relay.suspicion
+            tell = suspicion.silent if silent else suspicion.heard
+            self._call(link, partial(tell, link.id, self.clock.now))
+
     def link_writable(self, link: LinkEnd) -> None:
         """As `Host`."""
         if self.relay is not None:

@@ -166,6 +166,11 @@ class CachedStream:
         return last + 1 if self.header.end_of_group and self.fin else None
 
     @property
+    def is_kept(self) -> bool:
+        """Whether what comes of it is kept, or at least looked at."""
+        return not self._group.gone
+
+    @property
     def since(self) -> float:
         """When the first of what is here came."""
         return self._marks[0][1]
@@ -222,6 +227,14 @@ class CachedStream:
             return False
         known = next(self.objects(0.0, object_id, object_id), None) if items else None
         return known is not None and known.payload != items[0].payload
+
+    def repeats(self, header: SubgroupHeader, data: memoryview) -> bool:
+        """Whether what follows another stream's header begins with an object that is here."""
+        try:
+            object_id, _ = decode_varint(data)
+        except Incomplete:
+            return False
+        return self.has(object_id) and not self.contradicts(header, data)
 
     def ended(self, *, fin: bool) -> None:
         """Nothing more comes; with a FIN it was all."""

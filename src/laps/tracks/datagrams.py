@@ -76,6 +76,7 @@ class Datagrams:
                 return None
             self._track.start_over()
         self._track.positions.heard(source, Location(item.group, item.object_id), now)
+        self._shared.feeds(source, self._track.hash.full_name_hash, now)
         if carried is not None:
             return self._fragment(data, item, *carried, source, exclude, now)
         self._track.cached.saw(Location(item.group, item.object_id))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from laps.infobase.announces import Announces
 from laps.routing.forwarding import FromPeer
@@ -122,6 +122,22 @@ class Waiting:
         return list(self._below.get(namespace, ()))
 
 
+class Fed(NamedTuple):
+    """What a set of another relay brings."""
+
+    key: TrackKey
+    since: float
+
+
+class Lost(NamedTuple):
+    """Something may be missing of a track."""
+
+    since: float
+    "Not from before this."
+    sudden: bool
+    "Whether a relay is gone, or may be; or else the track may come by another way."
+
+
 class Shared:
     """What every track of a relay uses and none of them owns."""
 
@@ -130,6 +146,10 @@ class Shared:
         "What happened while data flowed, for the Edge to act on when the call has returned."
         self.began: list[tuple[TrackKey, IncomingStream, bool]] = []
         "Streams that began while nodes join their track, and whether they have ended as well."
+        self.broken: dict[TrackKey, Lost] = {}
+        "Tracks that something may be missing of."
+        self.fed: Table[FromPeer, Fed] = Table()
+        "What sets of other relays bring."
         self.cache = Cache(limits, self.events)
         self.counters = TrackCounters()
         self.announces: Announces[Client] = Announces()
@@ -162,6 +182,23 @@ class Shared:
             flow = self._fib.get(source)
             return flow is not None and not flow.withdrawn
         return source in self.announces
+
+    def feeds(self, source: Source, key: TrackKey, now: float) -> None:
+        """A source brings a track."""
+        if isinstance(source, FromPeer) and source not in self.fed:
+            self.fed[source] = Fed(key, now)
+
+    def lost(self, source: Source, *, sudden: bool) -> None:
+        """A set is no more, or nothing is heard of who sends it: something may be missing."""
+        if isinstance(source, FromPeer) and (fed := self.fed.get(source)) is not None:
+            self.missing(fed.key, fed.since, sudden=sudden)
+            if not sudden:
+                del self.fed[source]
+
+    def missing(self, key: TrackKey, since: float, *, sudden: bool) -> None:
+        """Something may be missing of a track, of what came since a time."""
+        before = self.broken.get(key, Lost(since, sudden))
+        self.broken[key] = Lost(min(before.since, since), before.sudden or sudden)
 
     def has_moved(self, meter: Meter) -> None:
         """There is something to report of a track."""

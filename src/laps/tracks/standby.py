@@ -17,7 +17,8 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from laps.tracks.streams import IncomingStream, StreamOwner
+from laps.tracks.mending import Rest, place_in
+from laps.tracks.streams import SOURCE_LOST, IncomingStream, StreamOwner
 from laps.wire.buffer import encode_varint
 from laps.wire.moqt.boundaries import BoundaryScanner
 from laps.wire.moqt.codes import MoqtViolation
@@ -65,7 +66,7 @@ class Standby:
         self._fin = False
         self._compared = first is not None
         "Whether its first object was looked at, which tells if it is the same as what has ended."
-        self._rest: IncomingStream | None = None
+        self._rest: IncomingStream | Rest | None = None
         "What it goes on as, from the first object that nobody has brought."
 
     @property
@@ -80,8 +81,8 @@ class Standby:
             self.over = self._rest.over
         elif not self.over:
             self._held += data
-            if self._first is None or len(self._held) > HELD_BYTES or now >= self._look_at:
-                self._look(now)
+            if self._leads or len(self._held) > HELD_BYTES or now >= self._look_at:
+                self.look(now)
         return not self.over
 
     def finish(self, data: bytes | memoryview, now: float) -> bool:
@@ -103,17 +104,26 @@ class Standby:
     def take_over(self, now: float) -> None:
         """The first stream brings nothing more: go on after its last whole object."""
         if not self.over and self._rest is None:
-            self._look(now)
+            self.look(now)
             self._first = None
-            self._look(now)
+            self.look(now)
+
+    @property
+    def _leads(self) -> bool:
+        """Whether nothing more comes of the first, or not from where it came."""
+        return self._first is None or self._first.is_broken
 
     def _give_up(self) -> None:
         self.over = True
         self._held.clear()
         self._objects.clear()
 
-    def _look(self, now: float) -> None:
+    def look(self, now: float) -> None:
         """Let go of what was brought by others, and send what was not."""
+        if not self.over and self._rest is None:
+            self._look(now)
+
+    def _look(self, now: float) -> None:
         self._look_at = now + LOOK_S
         scanner = self._scanner
         try:
@@ -145,8 +155,8 @@ class Standby:
             self._objects.popleft()
         if missing:
             self._send_apart(missing, now)
-        if self._first is None and self._objects and self._objects[0][0] > seen:
-            self._go_on(now)
+        if self._leads and self._objects and self._objects[0][0] > seen:
+            self._lead(now)
             return
         self._let_go()
         if len(self._held) > MAX_BYTES or (self._fin and self._first is None):
@@ -180,6 +190,13 @@ class Standby:
         header = replace(self._header, end_of_group=False)
         part.finish(encode_subgroup_header(header, BETWEEN_RELAYS) + objects, now)
 
+    def _lead(self, now: float) -> None:
+        """What is held comes next."""
+        if self._first is None:
+            self._go_on(now)
+        elif not self._mend(self._first, now):
+            self._first.close(SOURCE_LOST, now)  # and then it is asked to take over
+
     def _go_on(self, now: float) -> None:
         """All from here on is of this stream alone."""
         object_id, _, id_end, *_ = self._objects[0]
@@ -195,6 +212,26 @@ class Standby:
             self.over = True
         else:
             self._rest.write(whole, now)
+
+    def _mend(self, broken: IncomingStream, now: float) -> bool:
+        """Have the first go on with what is held; False if the two do not fit."""
+        out = place_in(broken, self._stream)
+        if out is None:
+            return False
+        object_id, _, id_end, *_ = self._objects[0]
+        rest = encode_varint(object_id - out.last_id - 1) + self._held[id_end - self._base :]
+        if not out.fits(rest):
+            return False
+        self._rest = out
+        broken.go_on_from(self._stream.source)
+        self._held.clear()
+        self._objects.clear()
+        if self._fin:
+            self._rest.finish(rest, now)
+            self.over = True
+        else:
+            self._rest.write(rest, now)
+        return True
 
     def _made(self) -> IncomingStream:
         it = self._stream

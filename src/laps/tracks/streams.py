@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from laps.routing.forwarding import FromPeer
 from laps.wire.buffer import Incomplete, decode_varint
-from laps.wire.moqt.codes import MoqtViolation
+from laps.wire.moqt.codes import MoqtViolation, ResetCode
 from laps.wire.moqt.data import FetchHeader, SubgroupHeader, decode_stream_header
 from laps.wire.moqt.dialect import BETWEEN_RELAYS
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 # A stream of which nothing arrived for this long gives way to another of the same subgroup.
 SILENT_S: Final = 1.0
+
+# Who sent it has left. What it sent until then may be nowhere else, so it is delivered before the
+# reset: `net/egress.py` sees to that.
+SOURCE_LOST: Final = int(ResetCode.SESSION_CLOSED)
 
 
 class StreamOwner(Protocol):
@@ -43,6 +48,9 @@ class StreamOwner(Protocol):
     def stream_closed(self, stream: IncomingStream, now: float) -> None:
         """Nothing more comes of it."""
 
+    def stream_broke(self, stream: IncomingStream, now: float) -> None:
+        """Nothing more comes of it from where it came; another source may have the rest."""
+
 
 class IncomingStream:
     """A stream of a track, as its bytes arrive."""
@@ -55,8 +63,10 @@ class IncomingStream:
         "first",
         "head",
         "header",
+        "is_broken",
         "is_part",
         "is_rest",
+        "mends",
         "outs",
         "over",
         "priority",
@@ -86,8 +96,12 @@ class IncomingStream:
         "The first object that subscribers are given: they have those before it."
         self.is_rest = False
         "It goes on where another of its subgroup has broken off or ended."
+        self.is_broken = False
+        "A relay on its way is gone; it waits for somebody to bring the rest."
         self.is_part = False
         "It has some objects that others of its subgroup have left out, and no others."
+        self.mends = False
+        "It brings the rest of another, and nothing else."
         self.outs: list[OutStream] = []
         self.cached: CachedStream | None = None
         self.over = False
@@ -123,7 +137,32 @@ class IncomingStream:
         self._closed(now, fin=True)
 
     def reset(self, code: int, now: float) -> None:
-        """Whoever sends it has given it up."""
+        """Whoever sends it has given it up; or is gone, and then there may be others."""
+        if code != SOURCE_LOST or self.cached is None or not isinstance(self.source, FromPeer):
+            self.close(code, now)
+        elif not (self.over or self.is_broken):
+            self.is_broken = True
+            self._owner.stream_broke(self, now)
+
+    @property
+    def can_be_mended(self) -> bool:
+        """Whether it is from another relay, and subscribers are given it."""
+        return isinstance(self.source, FromPeer) and (self.cached is not None or self.mends)
+
+    def mend(self, rest: OutStream) -> None:
+        """What comes of it is the rest of another."""
+        self.mends = True
+        self.outs.append(rest)
+
+    def go_on_from(self, source: Source) -> None:
+        """Another source brings the rest."""
+        self.is_broken = False
+        self.source = source
+        if self.cached is not None:
+            self.cached.source = source
+
+    def close(self, code: int, now: float) -> None:
+        """Nobody brings the rest of it."""
         for out in self.outs:
             if not out.over:
                 out.reset(code, now)

@@ -17,20 +17,21 @@ the track's name. Bytes that are not are passed on to plain clients as they are,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from laps.routing.forwarding import FromPeer
 from laps.tracks.cache import CachedTrack
 from laps.tracks.datagrams import Datagrams
+from laps.tracks.mending import rest_of
 from laps.tracks.ports import Answers
 from laps.tracks.positions import Positions
 from laps.tracks.publication import Publication, PublicationState
+from laps.tracks.repeated import first_missing, is_again
 from laps.tracks.standby import Standby
-from laps.tracks.streams import SILENT_S, IncomingStream
+from laps.tracks.streams import SILENT_S, SOURCE_LOST, IncomingStream
 from laps.tracks.subscription import PlainSubscriber, Subscription, SubscriptionState
 from laps.tracks.upstream_fetch import FetchedStream
 from laps.types import Location, track_alias
-from laps.wire.moqt.codes import ResetCode
 from laps.wire.moqt.messages import TrackProperties
 
 if TYPE_CHECKING:
@@ -47,9 +48,6 @@ if TYPE_CHECKING:
     from laps.tracks.upstream_fetch import UpstreamFetch
     from laps.types import NodeId, TrackHash, TrackKey, TrackName
     from laps.wire.moqt.data import FetchHeader
-
-# The same stream may arrive by two ways of different length, this much apart.
-RECENT_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +98,8 @@ class Track:
         "How far each source is."
         self._origin: Source | None = None
         "Who sent the last stream that began."
+        self.is_mending = False
+        "A relay on its way is gone, and what is missing is asked for: it may come in any order."
         self.joining: dict[NodeId, float] = {}
         "Nodes that joined a set that others are in, and until when relays may not know of it."
         self.fragments: TrackFragments | None = None
@@ -333,19 +333,24 @@ class Track:
             self._new_sender(stream, rest)
         other = self.streams.get(key)
         if other is not None and other.source != stream.source:
-            if not other.is_silent(now):
+            if not (other.is_broken or other.is_silent(now)):
                 self._stand_by(stream, other, now)
                 return False
-            # A publisher that is back sends it again; its old connection is not known to be dead.
-            other.reset(ResetCode.SESSION_CLOSED, now)
+            if other.is_broken and (rest_out := rest_of(other, stream)) is not None:
+                stream.mend(rest_out)
+                other.go_on_from(stream.source)
+                return False
+            # Or a publisher is back, and its old connection is not known to be dead.
+            other.close(SOURCE_LOST, now)
         earlier = () if stream.is_rest else self.kept_of(*key)
-        if any(self._is_again(stream, it, rest, now) for it in earlier):
+        if any(is_again(stream, it, rest, self.shared.may_send, now) for it in earlier):
             self._stand_by(stream, None, now)
             return False
         self.streams[key] = stream
         self.positions.heard(stream.source, Location(stream.header.group, 0), now)
+        self.shared.feeds(stream.source, self.key, now)
         self._origin = stream.source
-        stream.first = self._broken_off(stream)
+        stream.first = first_missing(self.kept_of(*key))
         if isinstance(stream.source, FromPeer):
             self.cached.history.partial = True
         return True
@@ -362,32 +367,6 @@ class Track:
         if other is not None:
             key = stream.header.group, stream.subgroup
             self._standbys.setdefault(key, []).append(standby)
-
-    def _is_again(
-        self, stream: IncomingStream, cached: CachedStream, rest: memoryview, now: float
-    ) -> bool:
-        """Whether a stream is one that another source has sent to its end.
-
-        A publisher that has left may come back and send its last streams again, or begin anew with
-        the same numbers: the first bytes tell. A flow from another relay may be gone as soon as its
-        stream has ended, and the same arrive by another way a little later.
-        """
-        if not cached.fin or cached.is_part or cached.source == stream.source:
-            return False
-        if self.shared.may_send(cached.source):
-            return True
-        if rest:
-            return cached.begins_with(rest)
-        return isinstance(cached.source, FromPeer) and now - cached.touched < RECENT_S
-
-    def _broken_off(self, stream: IncomingStream) -> int:
-        """The object to go on with, where the same subgroup arrived before and broke off."""
-        first = 0
-        for cached in self.kept_of(stream.header.group, stream.subgroup):
-            if cached.live or cached.fin:
-                continue
-            first = max(first, cached.scan().complete_id + 1)
-        return first
 
     def hand_out(
         self, stream: IncomingStream, whole: bytes, rest: memoryview, fin: bool, now: float
@@ -428,6 +407,15 @@ class Track:
         stream.outs.append(out)
         out.finish(data, now) if fin else out.write(data, now)
 
+    def stream_broke(self, stream: IncomingStream, now: float) -> None:
+        """A stream waits for its rest, unless another source of it is there."""
+        for standby in self._standbys.get((stream.header.group, stream.subgroup), ()):
+            standby.look(now)
+            if not stream.is_broken:
+                return
+        since = stream.cached.since if stream.cached is not None else now
+        self.shared.missing(self.key, since, sudden=True)
+
     def stream_closed(self, stream: IncomingStream, now: float) -> None:
         """Nothing more comes of a stream."""
         key = stream.header.group, stream.subgroup
@@ -460,6 +448,8 @@ class Track:
         if rest and any(cached.contradicts(stream.header, rest) for cached in earlier):
             return True
         if rest and any(cached.begins_with(rest) for cached in earlier):
+            return False
+        if self.is_mending:
             return False
         if not isinstance(stream.source, FromPeer):
             publication = self._publishers.get(stream.source)

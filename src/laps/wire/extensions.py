@@ -8,10 +8,17 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from laps.errors import InvalidEncoding
-from laps.types import MAX_ADDRESS_LENGTH, NamespaceInfo, NodeId, NodeMetrics, Reachability
+from laps.types import (
+    MAX_ADDRESS_LENGTH,
+    NamespaceInfo,
+    NodeId,
+    NodeMetrics,
+    Reachability,
+    TrackKey,
+)
 from laps.wire.buffer import Cursor, encode_varint
 from laps.wire.peering import CODECS, Codec, Message
 
@@ -29,6 +36,9 @@ MAX_REACHABILITY: Final = 256
 # Nobody tries more alternatives than this one after the other.
 MAX_BEST_VIAS: Final = 16
 
+# A second of a track is some dozens of streams or datagrams; what is left out is sent again.
+MAX_HAVE: Final = 1000
+
 # Further than any network of relays is wide: what goes round in a circle ends.
 MAX_HOPS: Final = 32
 
@@ -42,6 +52,8 @@ class ExtensionType(IntEnum):
     GOAWAY = 67
     RELAY_REQUEST = 68
     RELAY_RESPONSE = 69
+    REPAIR_REQUEST = 70
+    REPAIR_RESPONSE = 71
 
 
 # --- messages --------------------------------------------------------------------------------
@@ -107,6 +119,63 @@ class RelayResponse(Message):
     request_id: int
     """As in the request."""
     payload: bytes
+
+
+class HaveKind(IntEnum):
+    """How much of something a node has."""
+
+    ALL = 0
+    "A stream, to its end."
+    ARRIVING = 1
+    "A stream that goes on arriving."
+    BROKEN = 2
+    "A stream that broke off: what comes before `number`."
+    DATAGRAM = 3
+    "The object `number`, in a datagram."
+
+
+class Have(NamedTuple):
+    """What a node has of a track, so that it is not sent again."""
+
+    kind: HaveKind
+    group: int
+    subgroup: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class RepairRequest(Message):
+    """A relay on the way of a track is gone: send what is missing to the source of this."""
+
+    message_type = ExtensionType.REPAIR_REQUEST
+    hops: int
+    source_node_id: NodeId
+    target_node_id: NodeId
+    request_id: int
+    full_name_hash: TrackKey
+    age_ms: int
+    """What came before that was not missing."""
+    have: tuple[Have, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RepairResponse(Message):
+    """What was asked for is on its way."""
+
+    message_type = ExtensionType.REPAIR_RESPONSE
+    hops: int
+    source_node_id: NodeId
+    target_node_id: NodeId
+    request_id: int
+    """As in the request."""
+    sent: int
+    """So many streams and datagrams; 0: nothing is missing that is here."""
+    last_hop: NodeId
+    """The node that what is live comes by to the one that asked, as far as this one knows."""
+
+
+Travelling = RelayRequest | RelayResponse | RepairRequest | RepairResponse
+"""What goes from hop to hop to a node that need not be a peer."""
 
 
 # --- bodies ----------------------------------------------------------------------------------
@@ -317,6 +386,69 @@ def _decode_relay(cursor: Cursor) -> tuple[int, NodeId, NodeId, int, bytes]:
     return hops, NodeId(source), NodeId(target), request_id, bytes(cursor.rest())
 
 
+# REPAIR_REQUEST
+# hops(1) | source_node_id(8) | target_node_id(8) | request_id(4) | full_name_hash(8) | age_ms(4)
+# | have_count(var-int) | have [ kind(1) | group(var-int) | subgroup(var-int) | number(var-int) ]
+#
+# REPAIR_RESPONSE
+# hops(1) | source_node_id(8) | target_node_id(8) | request_id(4) | sent(4) | last_hop(8)
+
+_REPAIR = struct.Struct(">BQQIQI")
+_REPAIRED = struct.Struct(">BQQIIQ")
+
+
+def _encode_repair(message: RepairRequest) -> bytes:
+    _check_most("have_count", len(message.have), MAX_HAVE)
+    fixed = _REPAIR.pack(
+        message.hops,
+        message.source_node_id,
+        message.target_node_id,
+        message.request_id,
+        message.full_name_hash,
+        message.age_ms,
+    )
+    items = (
+        b"".join((bytes((item.kind,)), *map(encode_varint, item[1:]))) for item in message.have
+    )
+    return b"".join((fixed, encode_varint(len(message.have)), *items))
+
+
+def _decode_repair(cursor: Cursor) -> RepairRequest:
+    hops, source, target, request_id, key, age_ms = _REPAIR.unpack(
+        cursor.take(_REPAIR.size, "hops, node ids, request_id, full_name_hash and age_ms")
+    )
+    count = _decode_count(cursor, "have_count", 4, MAX_HAVE)
+    have = tuple(_decode_have(cursor) for _ in range(count))
+    return RepairRequest(
+        hops, NodeId(source), NodeId(target), request_id, TrackKey(key), age_ms, have
+    )
+
+
+def _decode_have(cursor: Cursor) -> Have:
+    kind = cursor.u8("kind")
+    if kind > max(HaveKind):
+        raise InvalidEncoding(f"kind {kind} of what a node has is not known")
+    numbers = (cursor.varint(field) for field in ("group", "subgroup", "number"))
+    return Have(HaveKind(kind), *numbers)
+
+
+def _encode_repaired(message: RepairResponse) -> bytes:
+    return _REPAIRED.pack(
+        message.hops,
+        message.source_node_id,
+        message.target_node_id,
+        message.request_id,
+        message.sent,
+        message.last_hop,
+    )
+
+
+def _decode_repaired(cursor: Cursor) -> RepairResponse:
+    fixed = cursor.take(_REPAIRED.size, "hops, node ids, request_id, sent and last_hop")
+    hops, source, target, request_id, sent, last_hop = _REPAIRED.unpack(fixed)
+    return RepairResponse(hops, NodeId(source), NodeId(target), request_id, sent, NodeId(last_hop))
+
+
 # --- the table -------------------------------------------------------------------------------
 
 EXTENDED_CODECS: Mapping[int, Codec] = {
@@ -338,6 +470,8 @@ EXTENDED_CODECS: Mapping[int, Codec] = {
             Codec(GoAway, _encode_go_away, _decode_go_away),
             Codec(RelayRequest, _encode_relay, lambda body: RelayRequest(*_decode_relay(body))),
             Codec(RelayResponse, _encode_relay, lambda body: RelayResponse(*_decode_relay(body))),
+            Codec(RepairRequest, _encode_repair, _decode_repair),
+            Codec(RepairResponse, _encode_repaired, _decode_repaired),
         )
     },
 }

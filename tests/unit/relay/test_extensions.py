@@ -417,7 +417,7 @@ def test_a_link_that_comes_after_goaway_is_as_good_as_any(world: World) -> None:
         world.nodes.close_session(link_id)
         del north.links[link_id]
         world.extensions.link_closed(link_id)
-    assert len(world.draining) == 0
+    assert len(world.avoided) == 0
     world.reach(FAR, world.peer(NORTH))
     choice = world.nodes.best(FAR)
     assert choice is not None

@@ -97,8 +97,9 @@ def test_both_ways_lost_and_one_back() -> None:
 
 
 def moved(diamond: Diamond) -> None:
-    """The first way gets slow, so that the second is now the better."""
+    """The first way gets slow, and stays so: the second is now the better."""
     diamond.up[0].set_srtt(90)
+    diamond.net.run(5.0)
 
 
 def test_a_running_stream_finishes_on_the_old_way_and_a_new_one_takes_the_new() -> None:
@@ -145,7 +146,7 @@ def test_ways_that_change_again_and_again_lose_and_double_nothing() -> None:
         diamond.down[1].set_srtt(90 if key % 3 else 10)
         if key >= 3:
             diamond.publish(key - 3, b"last")
-        diamond.net.run(0.7)
+        diamond.net.run(8.0)
     for key in range(37, 40):
         diamond.publish(key, b"last")
     assert diamond.sub.got == [b"first second last"] * 40

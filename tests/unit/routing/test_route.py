@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laps.infobase.nodes import Nodes, SessionId
-from laps.routing.draining import Draining
+from laps.routing.avoided import Avoided
 from laps.routing.forwarding import Flow, FlowKey, FromClient, FromPeer, Route, ToNode
 from laps.routing.plan import DIRECT, Plan
 from laps.routing.route import Router
@@ -42,9 +42,9 @@ class World:
 
     def __init__(self) -> None:
         self.peers = Peers()
-        self.draining = Draining()
-        self.nodes = Nodes(SELF, self.draining.select)
-        self.router = Router(self.nodes, self.peers, self.draining)
+        self.avoided = Avoided()
+        self.nodes = Nodes(SELF, self.avoided.select)
+        self.router = Router(self.nodes, self.peers, self.avoided)
 
     def link(
         self, peer: NodeId, srtt_ms: int = 10, *, carries_data: bool = True, sends: bool = True
@@ -66,7 +66,7 @@ class World:
 
     def leaves(self, session: SessionId) -> None:
         """The peer at the other end is about to leave."""
-        self.draining.add([session])
+        self.avoided.leave([session])
         self.nodes.reselect(session)
 
     def route(self, key: FlowKey = OWN, node_id: NodeId = TARGET, serial: int = 0) -> Route:
@@ -334,7 +334,7 @@ def test_a_way_is_found_where_there_is_one_and_never_one_that_is_of_no_use(
         and world.peers.sends_data(path.peer_id)
         and back not in (path.peer_id, *(item.node_id for item in path.info.path))
     ]
-    staying = [path for path in able if not world.draining.leads_away(path)]
+    staying = [path for path in able if not world.avoided.leads_away(path)]
     by_plan = [path for path in staying if path.peer_id == planned and origin is None]
     route = world.route(key)
     assert route.reason

@@ -10,7 +10,7 @@ from laps.infobase.nodes import SessionId
 from laps.sim.clock import Clock
 from laps.sim.dialling import Dialler
 from laps.sim.lanes import Conditions, message_name
-from laps.sim.links import IDLE_SPREAD_S, IDLE_TIMEOUT_S, QUEUE_S, Cable, LinkEnd
+from laps.sim.links import DEAD_S, IDLE_TIMEOUT_S, QUEUE_S, SILENT_S, SPREAD_S, Cable, LinkEnd
 from laps.types import NodeId, PeerMode
 
 ONE, TWO = NodeId(1), NodeId(2)
@@ -30,6 +30,14 @@ class Recorder:
     resets: list[tuple[int, int]] = field(default_factory=list)
     closes: list[tuple[float, str]] = field(default_factory=list)
     writable: int = 0
+    needed: bool = False
+    silences: list[tuple[float, bool]] = field(default_factory=list)
+
+    def link_needed(self, link: LinkEnd) -> bool:
+        return self.needed
+
+    def link_silent(self, link: LinkEnd, *, silent: bool) -> None:
+        self.silences.append((self.clock.now, silent))
 
     def next_link_id(self) -> SessionId:
         return SessionId(len(self.links) + 1)
@@ -221,8 +229,33 @@ def test_a_cut_is_silent_until_both_ends_give_up() -> None:
     pair.clock.run(begin + IDLE_TIMEOUT_S)
     assert pair.far.data == {}
     assert pair.near.closes == pair.far.closes == []
-    pair.clock.run(begin + IDLE_TIMEOUT_S + IDLE_SPREAD_S)
+    pair.clock.run(begin + IDLE_TIMEOUT_S + SILENT_S + SPREAD_S)
     assert len(pair.near.closes) == len(pair.far.closes) == 1
+    assert pair.near.silences == []
+
+
+def test_a_link_that_something_depends_on_is_silent_first_and_then_dead() -> None:
+    pair = join()
+    pair.near.needed = True
+    begin = pair.clock.now
+    pair.cable.cut()
+    pair.clock.run(begin + DEAD_S + SPREAD_S)
+    ((silent_at, silent),) = pair.near.silences
+    assert silent
+    assert SILENT_S <= silent_at - begin <= SILENT_S + SPREAD_S
+    assert len(pair.near.closes) == 1
+    assert pair.far.closes == []
+
+
+def test_a_link_that_is_heard_again_is_not_silent() -> None:
+    pair = join()
+    pair.near.needed = True
+    pair.cable.cut()
+    pair.clock.run(pair.clock.now + SILENT_S + SPREAD_S)
+    pair.cable.heal()
+    pair.clock.run(pair.clock.now + 10)
+    assert [silent for _, silent in pair.near.silences] == [True, False]
+    assert pair.near.closes == []
 
 
 def test_a_cut_that_heals_in_time_loses_no_stream() -> None:

@@ -10,9 +10,10 @@ from laps.infobase.nodes import SessionId
 from laps.infobase.subscribes import Subscribes
 from laps.routing.forwarding import Fib, FromPeer, Route
 from laps.tracks.cache import CacheLimits
+from laps.tracks.repeated import RECENT_S
 from laps.tracks.streams import IncomingStream
 from laps.tracks.subscription import PlainSubscriber
-from laps.tracks.track import RECENT_S, StreamsClosed
+from laps.tracks.track import StreamsClosed
 from laps.tracks.tracks import Tracks
 from laps.tracks.upstream_fetch import UpstreamFetch
 from laps.types import AnnounceInfo, Location, NodeId, SnsId

@@ -7,13 +7,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laps.errors import InvalidEncoding, InvalidMessageType, LocalProtocolError
-from laps.types import MAX_ADDRESS_LENGTH, NamespaceInfo, NodeId, NodeMetrics, Reachability
-from laps.wire.buffer import encode_varint
+from laps.types import (
+    MAX_ADDRESS_LENGTH,
+    NamespaceInfo,
+    NodeId,
+    NodeMetrics,
+    Reachability,
+    TrackKey,
+)
+from laps.wire.buffer import VARINT_MAX, encode_varint
 from laps.wire.control import decode, encode
 from laps.wire.extensions import (
     EXTENDED_CODECS,
     MAX_BEST_VIAS,
     MAX_FULL_NAME_LENGTH,
+    MAX_HAVE,
     MAX_NAMESPACE_PARTS,
     MAX_REACHABILITY,
     MAX_REGION_LENGTH,
@@ -21,11 +29,15 @@ from laps.wire.extensions import (
     MAX_TAGS,
     ExtensionType,
     GoAway,
+    Have,
+    HaveKind,
     NamespaceInfoAdv,
     NamespaceInfoWd,
     NodeMetricsAdv,
     RelayRequest,
     RelayResponse,
+    RepairRequest,
+    RepairResponse,
     check_full_name,
 )
 from laps.wire.peering import CODECS, Message, MessageType
@@ -59,6 +71,7 @@ namespace_infos = st.builds(
     st.lists(st.binary(max_size=80), max_size=4).map(tuple),
     st.none() | st.binary(max_size=80),
 )
+varints = st.integers(0, VARINT_MAX)
 relayed = (
     st.integers(0, 255),
     node_ids,
@@ -73,7 +86,18 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(GoAway, st.integers(0, 2**32 - 1), st.text(max_size=64)),
     st.builds(RelayRequest, *relayed),
     st.builds(RelayResponse, *relayed),
+    st.builds(
+        RepairRequest,
+        *relayed[:4],
+        st.integers(0, 2**64 - 1).map(TrackKey),
+        st.integers(0, 2**32 - 1),
+        st.lists(st.builds(Have, st.sampled_from(HaveKind), *[varints] * 3), max_size=5).map(tuple),
+    ),
+    st.builds(RepairResponse, *relayed[:4], st.integers(0, 2**32 - 1), node_ids),
 )
+
+
+HAVE = Have(HaveKind.ALL, 0, 0, 0)
 
 
 def metrics(**fields: object) -> NodeMetricsAdv:
@@ -137,6 +161,11 @@ def test_the_extensions_stand_beside_the_document() -> None:
         (GoAway(2**32), "GOAWAY: "),
         (RelayRequest(256, SOURCE, SOURCE, 0, b""), "RELAY_REQUEST: "),
         (RelayResponse(0, SOURCE, SOURCE, 2**32, b""), "RELAY_RESPONSE: "),
+        (
+            RepairRequest(0, SOURCE, SOURCE, 0, TrackKey(0), 0, (HAVE,) * (MAX_HAVE + 1)),
+            "REPAIR_REQUEST: have_count 1001 is more than 1000",
+        ),
+        (RepairResponse(0, SOURCE, SOURCE, 0, 2**32, SOURCE), "REPAIR_RESPONSE: "),
         (GoAway(1, "x" * (MAX_ADDRESS_LENGTH + 1)), "contact_len 260 is more than 259"),
     ],
 )

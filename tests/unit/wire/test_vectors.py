@@ -193,17 +193,34 @@ def extension(meaning: Meaning) -> peering.Message:
             return extensions.RelayRequest(*relayed(meaning))
         case "RELAY_RESPONSE":
             return extensions.RelayResponse(*relayed(meaning))
+        case "REPAIR_REQUEST":
+            key, age_ms = number(meaning["full_name_hash"]), number(meaning["age_ms"])
+            return extensions.RepairRequest(*route(meaning), TrackKey(key), age_ms, have(meaning))
+        case "REPAIR_RESPONSE":
+            sent, last_hop = number(meaning["sent"]), parse_node_id(meaning["last_hop"])
+            return extensions.RepairResponse(*route(meaning), sent, last_hop)
     raise AssertionError(f"no such message: {meaning['message']}")
 
 
 def relayed(meaning: Meaning) -> tuple[int, NodeId, NodeId, int, bytes]:
+    return *route(meaning), bytes.fromhex(meaning["payload"])
+
+
+def route(meaning: Meaning) -> tuple[int, NodeId, NodeId, int]:
     source, target = meaning["source_node_id"], meaning["target_node_id"]
     return (
         number(meaning["hops"]),
         parse_node_id(source),
         parse_node_id(target),
         number(meaning["request_id"]),
-        bytes.fromhex(meaning["payload"]),
+    )
+
+
+def have(meaning: Meaning) -> tuple[extensions.Have, ...]:
+    items = [item.split() for item in meaning["have"].split(",") if item]
+    return tuple(
+        extensions.Have(extensions.HaveKind(int(kind)), *map(int, numbers))
+        for kind, *numbers in items
     )
 
 

@@ -1,7 +1,7 @@
 """Paths through a peer that leaves count only where there is no other."""
 
 from laps.infobase.nodes import Nodes, PathCandidate, SessionId
-from laps.routing.draining import Draining
+from laps.routing.avoided import Avoided
 from laps.types import NodeId, NodeInfo, NodePathItem, NodeType
 
 STAYS, LEAVES, TARGET = NodeId(1), NodeId(2), NodeId(9)
@@ -15,21 +15,21 @@ def path(session: SessionId, hops: int = 1, *, carries_data: bool = True) -> Pat
     return PathCandidate(session, peer_id, info, 10, 0.0, carries_data)
 
 
-def chosen(draining: Draining, *paths: PathCandidate) -> SessionId | None:
-    choice = draining.select(paths)
+def chosen(avoided: Avoided, *paths: PathCandidate) -> SessionId | None:
+    choice = avoided.select(paths)
     return None if choice is None else choice.path.session
 
 
-def leaving() -> Draining:
-    draining = Draining()
-    draining.add([BY_LEAVING])
-    return draining
+def leaving() -> Avoided:
+    avoided = Avoided()
+    avoided.leave([BY_LEAVING])
+    return avoided
 
 
 def test_while_nobody_leaves_the_best_path_is_the_best() -> None:
-    draining = Draining()
-    assert chosen(draining, path(BY_STAYING, 3), path(BY_LEAVING)) == BY_LEAVING
-    assert chosen(draining) is None
+    avoided = Avoided()
+    assert chosen(avoided, path(BY_STAYING, 3), path(BY_LEAVING)) == BY_LEAVING
+    assert chosen(avoided) is None
 
 
 def test_a_longer_way_is_taken_around_a_peer_that_leaves_and_says_why() -> None:
@@ -54,18 +54,18 @@ def test_the_peer_itself_is_reached_directly() -> None:
 
 
 def test_a_session_that_has_ended_is_forgotten() -> None:
-    draining = leaving()
-    assert len(draining) == 1
-    assert BY_LEAVING in draining
-    assert BY_STAYING not in draining
-    draining.discard(BY_LEAVING)
-    draining.discard(BY_LEAVING)
-    assert len(draining) == 0
+    avoided = leaving()
+    assert len(avoided) == 1
+    assert BY_LEAVING in avoided.leaving
+    assert BY_STAYING not in avoided.leaving
+    avoided.discard(BY_LEAVING)
+    avoided.discard(BY_LEAVING)
+    assert len(avoided) == 0
 
 
 def test_nodes_choose_again_when_a_peer_leaves() -> None:
-    draining = Draining()
-    nodes = Nodes(NodeId(7), draining.select)
+    avoided = Avoided()
+    nodes = Nodes(NodeId(7), avoided.select)
     for session, peer_id in ((BY_STAYING, STAYS), (BY_LEAVING, LEAVES)):
         nodes.open_session(session, peer_id, 10, 0.0, True)
         nodes.add(session, NodeInfo(peer_id, NodeType.VIA))
@@ -73,7 +73,7 @@ def test_nodes_choose_again_when_a_peer_leaves() -> None:
     nodes.add(BY_STAYING, NodeInfo(TARGET, NodeType.EDGE, path=way))
     nodes.add(BY_LEAVING, NodeInfo(TARGET, NodeType.EDGE, path=(NodePathItem(LEAVES, 10),)))
     assert nodes.reselect(BY_LEAVING) == []
-    draining.add([BY_LEAVING])
+    avoided.leave([BY_LEAVING])
     (change,) = nodes.reselect(BY_LEAVING)
     assert change.node_id == TARGET
     assert change.new is not None
@@ -81,3 +81,19 @@ def test_nodes_choose_again_when_a_peer_leaves() -> None:
     # The way by the peer that leaves is still there, behind the other.
     assert [path.session for path in nodes.candidates(TARGET)] == [BY_STAYING, BY_LEAVING]
     assert nodes.reselect(SessionId(99)) == []
+
+
+def test_a_silent_link_is_avoided_also_on_the_way_to_its_peer() -> None:
+    avoided = Avoided()
+    avoided.suspect.add(BY_LEAVING)
+    choice = avoided.select([path(BY_STAYING, 3), path(BY_LEAVING, 0)])
+    assert choice is not None
+    assert choice.path.session == BY_STAYING
+    assert choice.reason == "only path; 1 by a link that is silent"
+    assert chosen(avoided, path(BY_LEAVING)) == BY_LEAVING
+
+
+def test_rather_by_a_peer_that_leaves_than_by_a_silent_link() -> None:
+    avoided = leaving()
+    avoided.suspect.add(BY_STAYING)
+    assert chosen(avoided, path(BY_STAYING), path(BY_LEAVING, 2)) == BY_LEAVING

@@ -1,0 +1,80 @@
+"""Whether the other end of a connection still lives, by what is heard of it.
+
+    ALIVE    -> SUSPECT    it was asked, and nothing has come for long enough to be sure that the
+                           question was not lost, nor the answer
+    SUSPECT  -> ALIVE      something has come
+    SUSPECT  -> DEAD       still nothing, for as long as the operator allows
+
+It is asked (a QUIC PING) once it has been silent for a moment, and only while something depends on
+it: between relays with nothing to do there is nothing on the wire. QUIC sends a question that is
+not acknowledged again by itself, at ever longer intervals; asking again meanwhile makes it sure
+that several were sent, so that a path that loses 5 % accuses nobody.
+
+Silence is counted from look to look. A process that stood still itself, whether it was stopped or
+the machine was busy, counts a look or two, and not the time that it was away: what came meanwhile
+is read first.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+# How often a connection is looked at: what is known of it is this much too old at most.
+LOOK_S: Final = 0.1
+
+# A connection that carries data is seldom silent for so long,
+ASK_S: Final = 0.2
+# and a process that is not stopped answers in this time and two round trips, on a busy machine too.
+ANSWER_S: Final = 0.3
+
+
+class Life(Enum):
+    """What is thought of the other end."""
+
+    ALIVE = auto()
+    SUSPECT = auto()
+    DEAD = auto()
+
+
+class Look(NamedTuple):
+    """What one look at a connection leads to."""
+
+    life: Life
+    ask: bool
+    "Whether the other end is to be asked for a sign of life."
+
+
+class Liveness:
+    """What is thought of the other end of one connection."""
+
+    __slots__ = ("_dead_after_s", "_heard_at", "_looked_at", "life", "silent_s")
+
+    def __init__(self, now: float, dead_after_s: float) -> None:
+        self.life = Life.ALIVE
+        self.silent_s = 0.0
+        "For how long nothing has come, as far as we were there to hear it."
+        self._dead_after_s = dead_after_s
+        self._heard_at = now
+        self._looked_at = now
+
+    def look(self, now: float, heard_at: float, srtt_s: float, *, needed: bool) -> Look:
+        """`heard_at` is when the last packet came; `needed`, whether anything depends on it."""
+        passed = min(now - self._looked_at, 2 * LOOK_S)
+        self._looked_at = now
+        if heard_at > self._heard_at:
+            self._heard_at = heard_at
+            self.silent_s = min(now - heard_at, passed)
+            self.life = Life.ALIVE
+            return Look(self.life, ask=False)
+        if not needed and self.life is Life.ALIVE:
+            # Nobody has asked, so its silence says nothing; nor does it once somebody does.
+            self.silent_s = min(self.silent_s + passed, ASK_S)
+            return Look(self.life, ask=False)
+        self.silent_s += passed
+        suspect_s = ASK_S + ANSWER_S + 2 * srtt_s
+        if self.silent_s >= max(self._dead_after_s, suspect_s):
+            self.life = Life.DEAD
+        elif self.silent_s >= suspect_s:
+            self.life = Life.SUSPECT
+        return Look(self.life, ask=self.silent_s >= ASK_S and self.life is not Life.DEAD)

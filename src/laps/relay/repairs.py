@@ -1,0 +1,365 @@
+"""What was under way when a relay died is asked for, and comes beside what is live.
+
+    s-relay                                 o-relay
+    a stream broke off, a set is gone, or
+    a link is silent: of these tracks       REPAIR_REQUEST: what came since then? I have this
+    something may be missing         ---->  streams that are open, from where they broke off; those
+                                            that have ended and datagrams that are not there
+                                     <----  REPAIR_RESPONSE: so many were sent
+
+It asks again until nothing is sent any more, and for a while at least: the ones before it on the
+way may not have noticed yet, so that what is sent, and what is live, goes on to the dead relay.
+Streams that broke off wait for their rest as long as there is hope.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from laps.relay.pieces import MOST_IN_A_TURN
+from laps.routing.forwarding import FromClient
+from laps.tracks.streams import SOURCE_LOST
+from laps.wire.extensions import (
+    MAX_HAVE,
+    MAX_HOPS,
+    Have,
+    HaveKind,
+    RepairRequest,
+    RepairResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from laps.infobase.namespaces import Namespaces
+    from laps.infobase.nodes import Nodes
+    from laps.relay.peers import Links
+    from laps.relay.reach import Reach
+    from laps.routing.forwarding import Flow, FromPeer
+    from laps.tracks.shared import Lost
+    from laps.tracks.track import Track
+    from laps.tracks.tracks import Tracks
+    from laps.types import NodeId, TrackKey
+
+# It is asked again this much later, and after two round trips: what was sent is known by then.
+AGAIN_S: Final = 0.4
+
+# By then every relay has noticed that its neighbour is dead, as far as that was sudden.
+SETTLED_S: Final = 2.0
+
+# A stream that broke off waits for its rest: a publisher whose relay died is back by then.
+WAIT_S: Final = 4.0
+
+# Who goes on sending for longer than this is not repairing.
+MOST_S: Final = 10.0
+
+# Tracks of which the last second is sent again, at a time: some 100 µs each.
+MOST_SENT_AGAIN: Final = 50
+
+# Where nobody answers, as no way leads there, it is asked less and less often.
+SELDOM_S: Final = 2.0
+
+
+@dataclass(slots=True)
+class RepairCounters:
+    """How repairs went, for the operator."""
+
+    begun: int = 0
+    asked: int = 0
+    served: int = 0
+    "Asked by others, and something was sent."
+    sent: int = 0
+    "Streams and datagrams that were sent again."
+    lost_streams: int = 0
+    "Streams that broke off, and nobody brought the rest."
+
+
+@dataclass(slots=True, eq=False)
+class _Repair:
+    """A track that something may be missing of."""
+
+    key: TrackKey
+    began: float
+    since: float
+    "What came before this is not missing."
+    settled_at: float
+    "Until then more may get lost."
+    waits_for: set[int] = field(default_factory=set)
+    "Requests that have not been answered."
+    is_answered: bool = False
+    "Somebody was there to be asked;"
+    answered_at: float = 0.0
+    "the first time."
+    is_lacking: bool = False
+    "Somebody has sent something the last time, or what is live still goes to a dead relay."
+    next_at: float = 0.0
+    "When it is asked again."
+
+
+class Repairs:
+    """The repairs of one relay, and those that it helps others with."""
+
+    def __init__(
+        self,
+        self_id: NodeId,
+        nodes: Nodes,
+        namespaces: Namespaces,
+        tracks: Tracks,
+        links: Links,
+        reach: Reach,
+        back_s: float,
+    ) -> None:
+        """What was sent up to `back_s` before something was noticed may be missing."""
+        self.counters = RepairCounters()
+        self._self_id = self_id
+        self._nodes = nodes
+        self._namespaces = namespaces
+        self._tracks = tracks
+        self._links = links
+        self._broken = tracks.shared.broken
+        self._reach = reach
+        self._back_s = back_s
+        self._open: dict[TrackKey, _Repair] = {}
+        self._requests: dict[int, _Repair] = {}
+        self._due: list[tuple[float, int, _Repair]] = []
+        "A heap of when each is asked again."
+        self._count = 0
+        self._last_id = 0
+        self._lost_ways: deque[tuple[float, Iterator[tuple[Flow, frozenset[NodeId]]]]] = deque()
+        "Flows whose way is gone, and since when what was sent that way may be lost."
+        self._silent: deque[Iterator[FromPeer]] = deque()
+        "Sets of links that are silent."
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    # -- what is missing here ----------------------------------------------------------------------
+
+    def sources_silent(self, sources: Iterable[FromPeer]) -> None:
+        """Nothing is heard of the peer that these sets come from."""
+        self._silent.append(iter(sources))
+
+    def way_lost(self, flows: list[tuple[Flow, frozenset[NodeId]]], since: float) -> None:
+        """What our publishers sent to these nodes since a time may be lost with its way."""
+        if flows:
+            self._lost_ways.append((since, iter(flows)))
+
+    def tick(self, now: float) -> None:
+        """Begin with what is new, and ask again."""
+        self._send_again(now)
+        self._look_at_silent()
+        for key in list(islice(self._broken, MOST_IN_A_TURN)):
+            self._begin(key, self._broken.pop(key), now)
+        left = MOST_IN_A_TURN
+        while self._due and self._due[0][0] <= now and left:
+            at, _, repair = heappop(self._due)
+            if self._open.get(repair.key) is repair and repair.next_at == at:
+                left -= 1
+                self._go_on(repair, now)
+
+    def deadline(self) -> float | None:
+        """When `tick` wants to be called."""
+        if self._broken or self._silent or self._lost_ways:
+            return 0.0
+        return self._due[0][0] if self._due else None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is being repaired."""
+        hopeful = any(repair.waits_for for repair in self._open.values())
+        return not (hopeful or self._broken or self._silent or self._lost_ways)
+
+    def _look_at_silent(self) -> None:
+        shared, left = self._tracks.shared, MOST_IN_A_TURN
+        while self._silent and left:
+            left -= 1
+            if (source := next(self._silent[0], None)) is None:
+                self._silent.popleft()
+            else:
+                shared.lost(source, sudden=True)
+
+    def _begin(self, key: TrackKey, lost: Lost, now: float) -> None:
+        track = self._tracks.get(key)
+        if track is None:
+            return
+        settled_at = now + SETTLED_S if lost.sudden else now
+        since = max(lost.since, now - self._back_s)
+        repair = self._open.get(key)
+        if repair is None:
+            wanted = track.is_wanted and (lost.sudden or self.can_ask(track))
+            if not (wanted or _broken(track)):
+                return
+            self.counters.begun += 1
+            repair = self._open[key] = _Repair(key, now, since, settled_at)
+            self._ask_at(repair, now)
+        track.is_mending = True
+        repair.settled_at = max(repair.settled_at, settled_at)
+        repair.since = min(repair.since, since)
+
+    def _ask_at(self, repair: _Repair, at: float) -> None:
+        repair.next_at = at
+        self._count += 1
+        heappush(self._due, (at, self._count, repair))
+
+    def _go_on(self, repair: _Repair, now: float) -> None:
+        track = self._tracks.get(repair.key)
+        if track is not None and now >= repair.settled_at + WAIT_S:
+            self._give_up_streams(track, now)
+        if track is None or _is_over(repair, track, now):
+            self._close(repair, track, now)
+        else:
+            self._ask(repair, track, now)
+
+    def _ask(self, repair: _Repair, track: Track, now: float) -> None:
+        self._forget_requests(repair)
+        repair.is_lacking = False
+        have = tuple(islice(_have(track, repair.since, now), MAX_HAVE))
+        waited = 0.0 if repair.is_answered else now - repair.began - SETTLED_S
+        next_at = now + min(max(AGAIN_S, waited / 4), SELDOM_S)
+        for node_id in self._offering(track):
+            choice = self._nodes.best(node_id)
+            if choice is None:
+                continue
+            next_at = max(next_at, now + 2 * choice.path.srtt_us / 1e6)
+            self._last_id = self._last_id % 0xFFFFFFFF + 1
+            request = RepairRequest(
+                MAX_HOPS,
+                self._self_id,
+                node_id,
+                self._last_id,
+                repair.key,
+                round((now - repair.since) * 1000),
+                have,
+            )
+            if self._reach.send(node_id, request):
+                self.counters.asked += 1
+                repair.waits_for.add(self._last_id)
+                self._requests[self._last_id] = repair
+        self._ask_at(repair, next_at)
+
+    def _forget_requests(self, repair: _Repair) -> None:
+        for request_id in repair.waits_for:
+            del self._requests[request_id]
+        repair.waits_for.clear()
+
+    def can_ask(self, track: Track) -> bool:
+        """Whether a relay is known that has a publisher of a track."""
+        return bool(self._offering(track))
+
+    def _offering(self, track: Track) -> list[NodeId]:
+        """The relays that have publishers of a track."""
+        if track.name is None:
+            return []
+        name = track.name
+        offers = self._namespaces.offering(name.namespace, name.name)
+        return [node_id for node_id in offers if node_id != self._self_id]
+
+    def _close(self, repair: _Repair, track: Track | None, now: float) -> None:
+        """Nothing more is missing, or nobody has it."""
+        self._forget_requests(repair)
+        del self._open[repair.key]
+        if track is not None:
+            track.is_mending = False
+            self._give_up_streams(track, now)
+
+    def _give_up_streams(self, track: Track, now: float) -> None:
+        """Nobody has brought the rest of these: whoever reads them is told."""
+        for stream in [it for it in track.streams.values() if it.is_broken]:
+            self.counters.lost_streams += 1
+            stream.close(SOURCE_LOST, now)
+
+    # -- what is missing elsewhere -----------------------------------------------------------------
+
+    def _send_again(self, now: float) -> None:
+        """Send what was lost by another way, ahead of what comes next: so it arrives in order.
+
+        The relays that it is for ask for it too, but not all of them may.
+        """
+        left = MOST_SENT_AGAIN
+        while self._lost_ways and left:
+            since, flows = self._lost_ways[0]
+            if (item := next(flows, None)) is None:
+                self._lost_ways.popleft()
+                continue
+            left -= 1
+            flow, nodes = item
+            track = self._tracks.get(flow.key.track) if isinstance(flow.key, FromClient) else None
+            for node_id in () if track is None else sorted(nodes & flow.targets):
+                route = flow.routes.get(node_id)
+                if track is not None and route is not None and route.link is not None:
+                    self.counters.sent += self._reach.replay(track, node_id, since, (), now)
+
+    # -- messages ----------------------------------------------------------------------------------
+
+    def receive(self, message: RepairRequest | RepairResponse, now: float) -> None:
+        """Another relay asks, or answers."""
+        if isinstance(message, RepairRequest):
+            self._serve(message, now)
+            return
+        repair = self._requests.pop(message.request_id, None)
+        if repair is not None:
+            if not repair.is_answered:
+                repair.is_answered, repair.answered_at = True, now
+            repair.waits_for.remove(message.request_id)
+            repair.is_lacking |= bool(message.sent) or not self._links.is_heard(message.last_hop)
+
+    def _serve(self, request: RepairRequest, now: float) -> None:
+        track, sent = self._tracks.get(request.full_name_hash), 0
+        if track is not None:
+            since = now - request.age_ms / 1000
+            sent = self._reach.replay(track, request.source_node_id, since, request.have, now)
+        self.counters.served += bool(sent)
+        self.counters.sent += sent
+        asker = request.source_node_id
+        choice = self._nodes.data_choice(asker)
+        path = () if choice is None else choice.path.info.path
+        last_hop = path[0].node_id if path else self._self_id
+        response = RepairResponse(
+            MAX_HOPS, self._self_id, asker, request.request_id, sent, last_hop
+        )
+        self._reach.send(asker, response)
+
+
+def _is_over(repair: _Repair, track: Track, now: float) -> bool:
+    """Whether nothing is missing, nobody wants it, or nobody has it."""
+    if not track.is_wanted:
+        return True
+    if not repair.is_answered:
+        # No way leads there. What is missing may still be had when one does.
+        patience_s = WAIT_S if track.name is None else track.cached.max_age_s
+        return now >= repair.settled_at + patience_s
+    if now >= repair.answered_at + MOST_S:
+        return True
+    is_whole = not (repair.waits_for or repair.is_lacking or _broken(track))
+    return is_whole and now >= repair.settled_at
+
+
+def _broken(track: Track) -> bool:
+    return any(stream.is_broken for stream in track.streams.values())
+
+
+def _have(track: Track, since: float, now: float) -> Iterator[Have]:
+    """What is here of a track that came since a time, the latest first."""
+    broken = {key for key, stream in track.streams.items() if stream.is_broken}
+    for group in reversed(track.cached.groups.values()):
+        found = False
+        for stream in group.streams:
+            key = group.id, stream.subgroup
+            if stream.touched < since and key not in broken:
+                continue
+            found = True
+            if stream.fin:
+                yield Have(HaveKind.ALL, *key, 0)
+            elif stream.live and key not in broken:
+                yield Have(HaveKind.ARRIVING, *key, 0)
+            else:
+                yield Have(HaveKind.BROKEN, *key, stream.scan().complete_id + 1)
+        for object_id, _ in group.in_datagrams(now, since):
+            found = True
+            yield Have(HaveKind.DATAGRAM, group.id, 0, object_id)
+        if not found and group.at < since:
+            return

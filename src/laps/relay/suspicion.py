@@ -1,0 +1,94 @@
+"""Links of which nothing is heard: what can go another way does, while the connection is kept.
+
+The shell finds out (`net/link_watch.py`) and asks here what depends on a link. A link that is heard
+again is as good as before; one that stays silent is closed by the shell, and then all that was
+learned from it goes, as with any link.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from laps.relay.roles import Role
+
+# A link is found silent after half a second, and two round trips; what was sent a little earlier
+# may have been with the peer, and not gone on.
+LOST_S: Final = 1.0
+
+if TYPE_CHECKING:
+    from laps.infobase.nodes import SessionId
+    from laps.infobase.subscribes import Subscribes
+    from laps.relay.data import DataPlane
+    from laps.relay.ingress import IngressSets
+    from laps.relay.paths import Paths
+    from laps.relay.peers import Links
+    from laps.relay.repairs import Repairs
+    from laps.routing.avoided import Avoided
+    from laps.routing.forwarding import Fib
+
+
+class Suspicion:
+    """What follows when a link falls silent, and when it is heard again."""
+
+    def __init__(
+        self,
+        role: Role,
+        avoided: Avoided,
+        links: Links,
+        subscribes: Subscribes,
+        paths: Paths,
+        fib: Fib,
+        ingress: IngressSets,
+        data: DataPlane,
+        repairs: Repairs,
+    ) -> None:
+        self._has_data = role not in (Role.CONTROL, Role.STUB)
+        self._subscribes = subscribes
+        self._avoided = avoided
+        self._links = links
+        self._fib = fib
+        self._ingress = ingress
+        self._data = data
+        self._repairs = repairs
+        self._paths = paths
+
+    def depends_on(self, link_id: SessionId) -> bool:
+        """Whether it matters soon if the other end of a link is gone.
+
+        That is so while data goes or comes that way. A Control server has no data, and a Stub may
+        have none yet: there it is so while anybody subscribes to anything.
+        """
+        if self._fib.uses(link_id) or self._ingress.count(link_id):
+            return True
+        return not self._has_data and len(self._subscribes) > 0
+
+    def heard(self, link_id: SessionId, now: float) -> None:
+        """A link that was silent is heard again."""
+        if link_id in self._avoided.suspect:
+            self._avoided.suspect.discard(link_id)
+            self._paths.reselect(link_id, now)
+
+    def silent(self, link_id: SessionId, now: float) -> None:
+        """Nothing is heard of a link, though it was asked."""
+        if link_id in self._links.links:
+            self._avoided.suspect.add(link_id)
+            self.lost(link_id, now)
+            self._break_off(link_id, now)
+            self._repairs.sources_silent(self._ingress.of_link(link_id))
+            self._paths.reselect(link_id, now)
+
+    def lost(self, link_id: SessionId, now: float) -> None:
+        """What was sent by a link a moment ago may not have arrived: it is sent by other ways."""
+        link = self._links.links.get(link_id)
+        srtt_s = 0.0 if link is None else link.srtt_us / 1e6
+        flows = self._fib.published_on(link_id)
+        self._repairs.way_lost(flows, now - LOST_S - 2 * srtt_s)
+
+    def _break_off(self, link_id: SessionId, now: float) -> None:
+        """Have clients given the rest of what was arriving from elsewhere.
+
+        Where nobody can be asked for it, it is waited for: the link may be heard again.
+        """
+        for passing in self._data.open_streams(link_id):
+            if passing.track is not None and self._repairs.can_ask(passing.track):
+                self._data.break_off(passing, now)

@@ -1,0 +1,48 @@
+"""Whether a stream that begins has been here before, or goes on from where another broke off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from laps.routing.forwarding import FromPeer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from laps.tracks.cached_stream import CachedStream
+    from laps.tracks.publication import Source
+    from laps.tracks.streams import IncomingStream
+
+# The same stream may arrive by two ways of different length, this much apart.
+RECENT_S: Final = 2.0
+
+
+def is_again(
+    stream: IncomingStream,
+    cached: CachedStream,
+    rest: memoryview,
+    may_send: Callable[[Source], bool],
+    now: float,
+) -> bool:
+    """Whether a stream is one that another source has sent to its end.
+
+    A publisher that has left may come back and send its last streams again, or begin anew with the
+    same numbers: the first bytes tell. A flow from another relay may be gone as soon as its stream
+    has ended, and the same arrive by another way a little later, or only the end of it.
+    """
+    if not cached.fin or cached.is_part or cached.source == stream.source:
+        return False
+    if may_send(cached.source):
+        return True
+    if rest:
+        return cached.begins_with(rest) or cached.repeats(stream.header, rest)
+    return isinstance(cached.source, FromPeer) and now - cached.touched < RECENT_S
+
+
+def first_missing(kept: Iterable[CachedStream]) -> int:
+    """The object to go on with, where the same subgroup arrived before and broke off."""
+    first = 0
+    for cached in kept:
+        if not (cached.live or cached.fin):
+            first = max(first, cached.scan().complete_id + 1)
+    return first

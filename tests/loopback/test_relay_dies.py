@@ -1,0 +1,126 @@
+"""A relay in the middle dies or stands still: subscribers get every object, and each once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import time
+import urllib.error
+import urllib.request
+from contextlib import ExitStack
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import laps
+from support.loopback import on_loop, until
+from support.programs import RelayProcess, relay_process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# Longer than it takes on any machine that these tests run on; what it takes is measured elsewhere.
+LIMIT_S = 8.0
+
+
+class Diamond:
+    """Two Edges with two Vias between them, each a process of its own."""
+
+    def __init__(self, near: RelayProcess, far: RelayProcess, vias: list[RelayProcess]) -> None:
+        self.near, self.far, self.vias = near, far, vias
+
+    def url(self, edge: RelayProcess, protocol: str) -> str:
+        return f"{protocol}://{edge.clients}"
+
+    def ways(self) -> int:
+        """How many ways the Edges know to each other."""
+        nodes = [ask(self.near, "nodes/8:4"), ask(self.far, "nodes/8:3")]
+        return sum(len(node["alternates"]) + (node["best"] is not None) for node in nodes if node)
+
+    def in_use(self) -> RelayProcess:
+        """The Via that data takes from the near Edge to the far one."""
+        flows = ask(self.near, "fib")["fib"]
+        (flow,) = (flow for flow in flows if "8:4" in flow["targets"])
+        (out,) = (out for out in flow["out"] if not out["old"])
+        return {"8:1": self.vias[0], "8:2": self.vias[1]}[out["peer"]]
+
+
+def ask(relay: RelayProcess, view: str) -> dict[str, Any]:
+    try:
+        with urllib.request.urlopen(f"http://{relay.admin}/v1/{view}") as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
+    except urllib.error.HTTPError:
+        return {}
+
+
+@pytest.fixture
+def diamond(tmp_path: Path) -> Iterator[Diamond]:
+    with ExitStack() as stack:
+
+        def relay(name: str, *args: str) -> RelayProcess:
+            log = tmp_path / f"{name}.log"
+            return stack.enter_context(relay_process(log, "--node-id", name, *args))
+
+        vias = [relay(f"8:{number}", "--type", "via", "--reflect") for number in (1, 2)]
+        peers = [arg for via in vias for arg in ("--peer", via.peers)]
+        yield Diamond(relay("8:3", *peers), relay("8:4", *peers), vias)
+
+
+async def publish(url: str, written: list[bytes], stop: asyncio.Event, **options: Any) -> None:
+    async with laps.connect(url) as session:
+        track = await session.publish("demo/dies", "track", **options)
+        number = 0
+        while not stop.is_set():
+            data = b"%d" % number
+            await track.write(data, new_group=number % 40 == 0)
+            written.append(data)
+            number += 1
+            await asyncio.sleep(0.01)
+        await track.end()
+
+
+async def read(url: str, got: list[tuple[float, bytes]]) -> None:
+    async with laps.connect(url) as session:
+        objects = session.subscribe("demo/dies", "track", start="start")
+        async for obj in objects:
+            got.append((time.monotonic(), obj.payload))  # noqa: PERF401 - others look on
+        assert objects.gaps == []
+
+
+def pause(got: list[tuple[float, bytes]]) -> float:
+    return max(later - sooner for (sooner, _), (later, _) in pairwise(got))
+
+
+@pytest.mark.parametrize("protocol", ["moqt", "quicr"])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@on_loop
+async def test_every_object_comes_once_when_the_via_in_use_dies(
+    diamond: Diamond, how: signal.Signals, protocol: str
+) -> None:
+    written: list[bytes] = []
+    got: list[tuple[float, bytes]] = []
+    stop = asyncio.Event()
+    while diamond.ways() < 4:  # noqa: ASYNC110 - they are processes of their own
+        await asyncio.sleep(0.05)
+    reader = asyncio.ensure_future(read(diamond.url(diamond.far, protocol), got))
+    writer = asyncio.ensure_future(publish(diamond.url(diamond.near, protocol), written, stop))
+    async with asyncio.timeout(60):
+        await until(lambda: len(got) >= 200)
+        via = diamond.in_use()
+        died = time.monotonic()
+        via.process.send_signal(how)
+        async with asyncio.timeout(LIMIT_S):
+            await until(lambda: got[-1][0] > died + 3.0)
+        if how is signal.SIGSTOP:
+            via.process.send_signal(signal.SIGCONT)
+            await asyncio.sleep(1.0)
+        via.process.poll()  # or else nobody knows that it was killed
+        stop.set()
+        await writer
+        await reader
+    arrived = [data for _, data in got]
+    assert arrived == written
