@@ -302,9 +302,15 @@ class Reach:
     # -- what is missing ---------------------------------------------------------------------------
 
     def replay(
-        self, track: Track, node_id: NodeId, since: float, have: Iterable[Have], now: float
+        self,
+        track: Track,
+        node_id: NodeId,
+        since: float,
+        until: float,
+        have: Iterable[Have],
+        now: float,
     ) -> int:
-        """Send a node what came since a time and it does not have; how many streams and datagrams.
+        """Send a node what came in a time and it does not have; how many streams and datagrams.
 
         It asks again until nothing is missing: what was sent the last time may have gone to a
         relay that is not known to be dead.
@@ -321,9 +327,10 @@ class Reach:
         for kept in recent(track.cached, since, track.shared.cache.limits.track_bytes, now):
             if isinstance(kept, CachedStream):
                 had = known.get((kept.header.group, kept.subgroup))
-                if had is None or had.kind is HaveKind.BROKEN:
+                young = had is None and kept.since > until
+                if not young and (had is None or had.kind is HaveKind.BROKEN):
                     sent += self._send_again(node_id, track.key, kept, now)
-            elif (kept[0].id, kept[1]) not in datagrams:
+            elif (kept[0].id, kept[1]) not in datagrams and kept[0].came(kept[1]) <= until:
                 missing += as_datagrams(*kept, now)
         self._send_datagrams(track, node_id, missing)
         # What is open goes last: nearly always it is the newest.
@@ -331,6 +338,8 @@ class Reach:
         for stream in list(track.streams.values()):
             had = known.get((stream.header.group, stream.subgroup))
             if stream.is_broken or (had is not None and had.kind is not HaveKind.BROKEN):
+                continue
+            if had is None and stream.cached is not None and stream.cached.since > until:
                 continue
             if (before := joined.pop(stream, None)) is not None and not before.over:
                 before.reset(SOURCE_LOST, now)

@@ -54,11 +54,17 @@ SETTLED_S: Final = 2.0
 # A stream that broke off waits for its rest: a publisher whose relay died is back by then.
 WAIT_S: Final = 4.0
 
-# Who goes on sending for longer than this is not repairing.
-MOST_S: Final = 10.0
+# A relay is late by this much, on a busy machine.
+UNDER_WAY_S: Final = 0.05
 
 # Tracks of which the last second is sent again, at a time: some 100 µs each.
 MOST_SENT_AGAIN: Final = 50
+
+# The last of a stream is noted this coarsely, and two relays do so at different times.
+SPREAD_S: Final = 0.5
+
+# So many groups in a row that are too old are not the last to be looked at.
+MOST_OLD: Final = 32
 
 # Where nobody answers, as no way leads there, it is asked less and less often.
 SELDOM_S: Final = 2.0
@@ -91,9 +97,7 @@ class _Repair:
     waits_for: set[int] = field(default_factory=set)
     "Requests that have not been answered."
     is_answered: bool = False
-    "Somebody was there to be asked;"
-    answered_at: float = 0.0
-    "the first time."
+    "Somebody was there to be asked."
     is_lacking: bool = False
     "Somebody has sent something the last time, or what is live still goes to a dead relay."
     next_at: float = 0.0
@@ -217,7 +221,8 @@ class Repairs:
     def _ask(self, repair: _Repair, track: Track, now: float) -> None:
         self._forget_requests(repair)
         repair.is_lacking = False
-        have = tuple(islice(_have(track, repair.since, now), MAX_HAVE))
+        since = max(repair.since, _remembered_since(track))
+        have = tuple(islice(_have(track, since - SPREAD_S, now), MAX_HAVE))
         waited = 0.0 if repair.is_answered else now - repair.began - SETTLED_S
         next_at = now + min(max(AGAIN_S, waited / 4), SELDOM_S)
         for node_id in self._offering(track):
@@ -232,7 +237,7 @@ class Repairs:
                 node_id,
                 self._last_id,
                 repair.key,
-                round((now - repair.since) * 1000),
+                round((now - since) * 1000),
                 have,
             )
             if self._reach.send(node_id, request):
@@ -291,7 +296,7 @@ class Repairs:
             for node_id in () if track is None else sorted(nodes & flow.targets):
                 route = flow.routes.get(node_id)
                 if track is not None and route is not None and route.link is not None:
-                    self.counters.sent += self._reach.replay(track, node_id, since, (), now)
+                    self.counters.sent += self._reach.replay(track, node_id, since, now, (), now)
 
     # -- messages ----------------------------------------------------------------------------------
 
@@ -302,21 +307,23 @@ class Repairs:
             return
         repair = self._requests.pop(message.request_id, None)
         if repair is not None:
-            if not repair.is_answered:
-                repair.is_answered, repair.answered_at = True, now
+            repair.is_answered = True
             repair.waits_for.remove(message.request_id)
             repair.is_lacking |= bool(message.sent) or not self._links.is_heard(message.last_hop)
 
     def _serve(self, request: RepairRequest, now: float) -> None:
-        track, sent = self._tracks.get(request.full_name_hash), 0
+        track, asker, sent = self._tracks.get(request.full_name_hash), request.source_node_id, 0
+        choice = self._nodes.data_choice(asker)
+        if choice is None:
+            return  # it asks again, and there may be a way by then
         if track is not None:
             since = now - request.age_ms / 1000
-            sent = self._reach.replay(track, request.source_node_id, since, request.have, now)
+            # What came since it asked, give or take the way, may be under way, and is not missing.
+            until = now - choice.path.srtt_us / 1e6 - UNDER_WAY_S
+            sent = self._reach.replay(track, asker, since, until, request.have, now)
         self.counters.served += bool(sent)
         self.counters.sent += sent
-        asker = request.source_node_id
-        choice = self._nodes.data_choice(asker)
-        path = () if choice is None else choice.path.info.path
+        path = choice.path.info.path
         last_hop = path[0].node_id if path else self._self_id
         response = RepairResponse(
             MAX_HOPS, self._self_id, asker, request.request_id, sent, last_hop
@@ -328,12 +335,12 @@ def _is_over(repair: _Repair, track: Track, now: float) -> bool:
     """Whether nothing is missing, nobody wants it, or nobody has it."""
     if not track.is_wanted:
         return True
-    if not repair.is_answered:
-        # No way leads there. What is missing may still be had when one does.
-        patience_s = WAIT_S if track.name is None else track.cached.max_age_s
-        return now >= repair.settled_at + patience_s
-    if now >= repair.answered_at + MOST_S:
+    # Where no way leads to who has it, what is missing may still be had when one does.
+    patience_s = WAIT_S if track.name is None else track.cached.max_age_s
+    if now >= repair.settled_at + patience_s:
         return True
+    if not repair.is_answered:
+        return False
     is_whole = not (repair.waits_for or repair.is_lacking or _broken(track))
     return is_whole and now >= repair.settled_at
 
@@ -345,6 +352,7 @@ def _broken(track: Track) -> bool:
 def _have(track: Track, since: float, now: float) -> Iterator[Have]:
     """What is here of a track that came since a time, the latest first."""
     broken = {key for key, stream in track.streams.items() if stream.is_broken}
+    old = 0
     for group in reversed(track.cached.groups.values()):
         found = False
         for stream in group.streams:
@@ -361,5 +369,13 @@ def _have(track: Track, since: float, now: float) -> Iterator[Have]:
         for object_id, _ in group.in_datagrams(now, since):
             found = True
             yield Have(HaveKind.DATAGRAM, group.id, 0, object_id)
-        if not found and group.at < since:
+        # What is sent again is not in its order: older groups may be among the latest.
+        old = 0 if found or group.at >= since else old + 1
+        if old > MOST_OLD:
             return
+
+
+def _remembered_since(track: Track) -> float:
+    """What came before this may have been let go: it would not be known again."""
+    oldest = next(iter(track.cached.groups.values()), None)
+    return oldest.at if oldest is not None and track.cached.history.let_go else 0.0

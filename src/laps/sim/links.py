@@ -104,13 +104,13 @@ class Cable:
         extended: float = 0.0,
         control_bytes: float = inf,
     ) -> None:
-        """`extended` is the share of connections that agree on `laps-x1`.
+        """`extended` is the share of cables whose two ends agree on `laps-x1`.
 
         `control_bytes` of control messages may be on their way, before a relay is asked to wait.
         """
         self.clock = clock
         self.control_bytes = control_bytes
-        self._extended = extended
+        self._is_extended = bool(extended) and clock.rng.random() < extended
         self.lanes = (Lane(clock, there), Lane(clock, back))
         self.is_cut = False
         self.ends: list[LinkEnd] = []
@@ -141,8 +141,7 @@ class Cable:
         near = LinkEnd(self, self.lanes[side], hosts[side], mode, dialled=True)
         far = LinkEnd(self, self.lanes[1 - side], hosts[1 - side], mode, dialled=False)
         near.other, far.other = far, near
-        if self._extended:
-            near.extended = far.extended = self.clock.rng.random() < self._extended
+        near.extended = far.extended = self._is_extended
         self.ends += (near, far)
         near.open(self.clock.now)
         far.open(self.clock.now + self.lanes[side].flight_s())

@@ -163,6 +163,10 @@ class CachedGroup:
             if at >= oldest and (not until or until.get(object_id, now) >= now):
                 yield object_id, data
 
+    def came(self, object_id: int) -> float:
+        """When an object came in a datagram."""
+        return self.datagrams[object_id][0]
+
     def trimmed(self, last_object: int | None) -> None:
         """Its beginning was let go, up to an object."""
         self.whole = False

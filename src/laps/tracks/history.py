@@ -93,6 +93,11 @@ class History:
         self._firsts.pop(at + 1)
         self._lasts[at] = max(self._lasts[at], self._lasts.pop(at + 1))
 
+    @property
+    def let_go(self) -> bool:
+        """Whether anything was let go."""
+        return bool(self._firsts)
+
     def lost(self, gaps: list[Range], brought: Iterable[int] = ()) -> list[Range]:
         """The parts of gaps in which something was, leaving out groups that were brought again."""
         for group in brought if self._firsts else ():
