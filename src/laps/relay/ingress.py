@@ -77,7 +77,7 @@ class IngressSets:
             sets = self._sets.get(link_id)
             if sets is not None and sets.get(sns_id) == at:
                 del sets[sns_id]
-                self._remove(link_id, sns_id)
+                self._remove(link_id, sns_id, sudden=False)
 
         self._timers.at(at, remove)
         return True
@@ -94,15 +94,16 @@ class IngressSets:
         while self._closed and left:
             link_id, sets = self._closed[0]
             sns_id, _ = sets.popitem()
-            self._remove(link_id, sns_id)
+            self._remove(link_id, sns_id, sudden=True)
             left -= 1
             if not sets:
                 self._closed.popleft()
 
-    def _remove(self, link_id: SessionId, sns_id: SnsId) -> None:
+    def _remove(self, link_id: SessionId, sns_id: SnsId, *, sudden: bool) -> None:
         source = FromPeer(link_id, sns_id)
         self._links.send_sns(self._fib.remove(source))
-        self._shared.lost(source, sudden=False)
+        self._shared.lost(source, sudden=sudden)
+        self._shared.fed.pop(source, None)
 
     def of_link(self, link_id: SessionId) -> list[FromPeer]:
         """The sets of a link."""

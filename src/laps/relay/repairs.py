@@ -97,7 +97,9 @@ class _Repair:
     waits_for: set[int] = field(default_factory=set)
     "Requests that have not been answered."
     is_answered: bool = False
-    "Somebody was there to be asked."
+    "Somebody has answered what was asked last;"
+    answered_at: float | None = None
+    "or what was asked at some time."
     is_lacking: bool = False
     "Somebody has sent something the last time, or what is live still goes to a dead relay."
     next_at: float = 0.0
@@ -191,11 +193,10 @@ class Repairs:
         if track is None:
             return
         settled_at = now + SETTLED_S if lost.sudden else now
-        since = max(lost.since, now - self._back_s)
+        since = max(lost.since, lost.at - self._back_s)
         repair = self._open.get(key)
         if repair is None:
-            wanted = track.is_wanted and (lost.sudden or self.can_ask(track))
-            if not (wanted or _broken(track)):
+            if not (track.is_wanted or _broken(track)):
                 return
             self.counters.begun += 1
             repair = self._open[key] = _Repair(key, now, since, settled_at)
@@ -220,10 +221,11 @@ class Repairs:
 
     def _ask(self, repair: _Repair, track: Track, now: float) -> None:
         self._forget_requests(repair)
-        repair.is_lacking = False
+        repair.is_lacking = repair.is_answered = False
         since = max(repair.since, _remembered_since(track))
         have = tuple(islice(_have(track, since - SPREAD_S, now), MAX_HAVE))
-        waited = 0.0 if repair.is_answered else now - repair.began - SETTLED_S
+        last_at = repair.began if repair.answered_at is None else repair.answered_at
+        waited = now - last_at - SETTLED_S
         next_at = now + min(max(AGAIN_S, waited / 4), SELDOM_S)
         for node_id in self._offering(track):
             choice = self._nodes.best(node_id)
@@ -307,7 +309,7 @@ class Repairs:
             return
         repair = self._requests.pop(message.request_id, None)
         if repair is not None:
-            repair.is_answered = True
+            repair.is_answered, repair.answered_at = True, now
             repair.waits_for.remove(message.request_id)
             repair.is_lacking |= bool(message.sent) or not self._links.is_heard(message.last_hop)
 
@@ -339,10 +341,8 @@ def _is_over(repair: _Repair, track: Track, now: float) -> bool:
     patience_s = WAIT_S if track.name is None else track.cached.max_age_s
     if now >= repair.settled_at + patience_s:
         return True
-    if not repair.is_answered:
-        return False
-    is_whole = not (repair.waits_for or repair.is_lacking or _broken(track))
-    return is_whole and now >= repair.settled_at
+    lacking = repair.waits_for or repair.is_lacking or _broken(track)
+    return repair.is_answered and not lacking and now >= repair.settled_at
 
 
 def _broken(track: Track) -> bool:

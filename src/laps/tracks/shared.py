@@ -122,18 +122,23 @@ class Waiting:
         return list(self._below.get(namespace, ()))
 
 
-class Fed(NamedTuple):
+@dataclass(slots=True)
+class Fed:
     """What a set of another relay brings."""
 
     key: TrackKey
     since: float
+    at: float
+    "When something began to come the last time."
 
 
 class Lost(NamedTuple):
     """Something may be missing of a track."""
 
     since: float
-    "Not from before this."
+    "Not from before this,"
+    at: float
+    "nor from long before this: that has come."
     sudden: bool
     "Whether a relay is gone, or may be; or else the track may come by another way."
 
@@ -185,20 +190,24 @@ class Shared:
 
     def feeds(self, source: Source, key: TrackKey, now: float) -> None:
         """A source brings a track."""
-        if isinstance(source, FromPeer) and source not in self.fed:
-            self.fed[source] = Fed(key, now)
+        if isinstance(source, FromPeer):
+            fed = self.fed.get(source)
+            if fed is None:
+                self.fed[source] = Fed(key, now, now)
+            else:
+                fed.at = now
 
     def lost(self, source: Source, *, sudden: bool) -> None:
         """A set is no more, or nothing is heard of who sends it: something may be missing."""
         if isinstance(source, FromPeer) and (fed := self.fed.get(source)) is not None:
-            self.missing(fed.key, fed.since, sudden=sudden)
-            if not sudden:
-                del self.fed[source]
+            self.missing(fed.key, Lost(fed.since, fed.at, sudden))
 
-    def missing(self, key: TrackKey, since: float, *, sudden: bool) -> None:
-        """Something may be missing of a track, of what came since a time."""
-        before = self.broken.get(key, Lost(since, sudden))
-        self.broken[key] = Lost(min(before.since, since), before.sudden or sudden)
+    def missing(self, key: TrackKey, lost: Lost) -> None:
+        """Something may be missing of a track."""
+        if (before := self.broken.get(key)) is not None:
+            since, at = min(before.since, lost.since), min(before.at, lost.at)
+            lost = Lost(since, at, before.sudden or lost.sudden)
+        self.broken[key] = lost
 
     def has_moved(self, meter: Meter) -> None:
         """There is something to report of a track."""

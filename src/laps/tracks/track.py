@@ -17,6 +17,7 @@ the track's name. Bytes that are not are passed on to plain clients as they are,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 from laps.routing.forwarding import FromPeer
@@ -27,6 +28,7 @@ from laps.tracks.ports import Answers
 from laps.tracks.positions import Positions
 from laps.tracks.publication import Publication, PublicationState
 from laps.tracks.repeated import first_missing, is_again
+from laps.tracks.shared import Lost
 from laps.tracks.standby import Standby
 from laps.tracks.streams import SILENT_S, SOURCE_LOST, IncomingStream
 from laps.tracks.subscription import PlainSubscriber, Subscription, SubscriptionState
@@ -413,8 +415,8 @@ class Track:
             standby.look(now)
             if not stream.is_broken:
                 return
-        since = stream.cached.since if stream.cached is not None else now
-        self.shared.missing(self.key, since, sudden=True)
+        self.shared.missing(self.key, Lost(-inf, now, sudden=True))
+        self.shared.lost(stream.source, sudden=True)
 
     def stream_closed(self, stream: IncomingStream, now: float) -> None:
         """Nothing more comes of a stream."""
