@@ -325,11 +325,11 @@ class RelayConfig(msgspec.Struct, frozen=True, kw_only=True):
     hold_bytes: _Bytes = 256 * KIB
     # What peers get to move their data elsewhere when this relay stops.
     drain_s: _Seconds = 2.0
-    # Data goes by another path of as many hops if its round trip is shorter by this share and by
-    # this much, for this long: measurements never stand still, and each change costs something.
-    path_gain: _Share = 0.1
-    path_gain_ms: _Wait = 2.0
-    path_hold_s: _MaybeSeconds = 5.0
+    # The round trip to a peer counts as another, and paths may change, if it differs by this share
+    # and this much for this long: measurements never stand still, and each change costs something.
+    srtt_change: _Share = 0.1
+    srtt_change_ms: _Wait = 2.0
+    srtt_hold_s: _MaybeSeconds = 5.0
     # A Via is spared everybody's subscribes, unless there are no control servers to keep them.
     reflect: _Flag = False
 

@@ -7,8 +7,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from laps.relay.settings import RelaySettings
-from laps.routing.steady import Steadiness
 from laps.sim.invariants import (
     check_always,
     check_delivery,
@@ -17,7 +15,7 @@ from laps.sim.invariants import (
     check_paths,
     check_subscribes,
 )
-from laps.sim.network import CACHE, Network
+from laps.sim.network import Network
 from laps.sim.topology import Link, Topology, load_topology
 from laps.types import NodeId, format_node_id, parse_node_id
 
@@ -26,9 +24,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "sim"
 
 def network_of(topology: Topology) -> Network:
     """Without chance in its round trips, so that they are those of the picture."""
-    # Which take the faster path, however little is gained.
-    settings = RelaySettings(cache=CACHE, steadiness=Steadiness(0.0, 1, 0.0))
-    network = Network(topology, seed=1, noise=0.0, settings=settings)
+    network = Network(topology, seed=1, noise=0.0)
     network.settle()
     return network
 

@@ -66,9 +66,9 @@ fingerprints."192.0.2.3:33434" = "ABABABABABABABABABABABABABABABABABABABABABABAB
         hold_s = 3
         hold_bytes = 16384
         drain_s = 3
-        path_gain = 0.2
-        path_gain_ms = 5
-        path_hold_s = 9
+        srtt_change = 0.2
+        srtt_change_ms = 5
+        srtt_hold_s = 9
         reflect = true
         [tls]
         certificate = "cert.pem"

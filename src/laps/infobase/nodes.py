@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NewType
 
 if TYPE_CHECKING:
@@ -62,17 +61,6 @@ class Choice:
     """In an operator's words."""
 
 
-class Gain(Enum):
-    """What is gained by leaving the path in use for the best one."""
-
-    MUST = auto()
-    "The change is made at once."
-    WORTH = auto()
-    "It is made if the best path stays the better one for a while."
-    LITTLE = auto()
-    "It is not made."
-
-
 @dataclass(frozen=True, slots=True)
 class NodeChange:
     """The best path to a node is another, or says something else; None where there is none."""
@@ -108,24 +96,16 @@ class Nodes:
     """The nodes known to one relay, and the best path to each."""
 
     def __init__(
-        self,
-        self_id: NodeId,
-        select: Callable[[Collection[PathCandidate]], Choice | None],
-        gain: Callable[[PathCandidate, PathCandidate], Gain] = lambda held, best: Gain.MUST,
+        self, self_id: NodeId, select: Callable[[Collection[PathCandidate]], Choice | None]
     ) -> None:
-        """`gain` weighs a change from the path in use to the best one."""
         self.counters = NodeCounters()
         self._self_id = self_id
         self._select = select
-        self._gain = gain
         self._sessions: dict[SessionId, _Session] = {}
         self._paths: dict[NodeId, dict[SessionId, PathCandidate]] = {}
         self.moved: dict[NodeId, None] = {}
         "Nodes whose best path is another than when they were last taken from here."
         self._best: dict[NodeId, Choice] = {}
-        self.challenged: dict[NodeId, int] = {}
-        "Nodes with a path that is worth a change, if it stays so; each time has a number."
-        self._challenges = 0
         self._unsettled: deque[tuple[SessionId, list[NodeId]]] = deque()
         "Rows in which what a session said has to be looked at again."
         self._closed: set[SessionId] = set()
@@ -248,12 +228,6 @@ class Nodes:
         if dead and self._reselect(node_id) is not None:
             self._early.add(node_id)
 
-    def change(self, node_id: NodeId) -> NodeChange | None:
-        """A path has been worth the change for long enough: take the best one."""
-        if self.challenged.pop(node_id, None) is None:
-            return None
-        return self._reselect(node_id, weigh=False)
-
     def via(self, session: SessionId) -> tuple[NodeId, ...]:
         """The nodes that a session leads to, best or not."""
         opened = self._sessions.get(session)
@@ -352,13 +326,11 @@ class Nodes:
         self._sessions[session].node_ids.discard(node_id)
         return self._reselect(node_id)
 
-    def _reselect(self, node_id: NodeId, *, weigh: bool = True) -> NodeChange | None:
+    def _reselect(self, node_id: NodeId) -> NodeChange | None:
         """After any change to a row: choose again, and tell if the choice is another."""
         paths = self._paths[node_id]
         old = self._best.pop(node_id, None)
         new = self._select(paths.values()) if paths else None
-        if weigh:
-            new = self._weighed(node_id, old, new)
         if new is not None:
             self._best[node_id] = new
         if not paths:
@@ -367,27 +339,6 @@ class Nodes:
             return None
         self.moved[node_id] = None
         return NodeChange(node_id, old, new)
-
-    def _weighed(self, node_id: NodeId, old: Choice | None, new: Choice | None) -> Choice | None:
-        """The path in use, if leaving it gains too little, or may do so."""
-        held = None if old is None else self._paths[node_id].get(old.path.session)
-        if held is not None and held.session in self._closed:
-            held = None
-        gain = Gain.MUST
-        if held is not None and new is not None and new.path.session != held.session:
-            gain = self._gain(held, new.path)
-        if gain is not Gain.WORTH:
-            self.challenged.pop(node_id, None)
-        elif node_id not in self.challenged:
-            self._challenges += 1
-            self.challenged[node_id] = self._challenges
-        if gain is Gain.MUST or held is None or new is None:
-            return new
-        against = f"{held.srtt_us / 1000:.12g} ms against {new.path.srtt_us / 1000:.12g}"
-        return Choice(held, f"in use, and {against} gains {_GAINS[gain]}")
-
-
-_GAINS: Final = {Gain.WORTH: "enough only if it lasts", Gain.LITTLE: "too little"}
 
 
 def _same(old: Choice | None, new: Choice | None) -> bool:

@@ -42,9 +42,8 @@ from laps.relay.extensions import PeerLeaving
 from laps.relay.peers import PeerArrived
 from laps.relay.relay import Relay
 from laps.relay.roles import RULES, Role
-from laps.relay.settings import ExtensionSettings, PeerLimits, RelaySettings
+from laps.relay.settings import ExtensionSettings, PeerLimits, RelaySettings, Steadiness
 from laps.routing.plan import NO_PLAN
-from laps.routing.steady import Steadiness
 from laps.sessions.moqt import MoqtLimits
 from laps.tracks.cache import CacheLimits
 from laps.types import (
@@ -592,7 +591,7 @@ def _edge_settings(config: Config) -> EdgeSettings:
 
 def _steadiness(config: Config) -> Steadiness:
     relay = config.relay
-    return Steadiness(relay.path_gain, round(relay.path_gain_ms * 1000), relay.path_hold_s)
+    return Steadiness(relay.srtt_change, round(relay.srtt_change_ms * 1000), relay.srtt_hold_s)
 
 
 def _peer_limits(config: Config) -> PeerLimits:

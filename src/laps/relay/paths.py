@@ -8,12 +8,10 @@ follows the way that a node had, unless that link is closed.
 
 from __future__ import annotations
 
-from collections import deque
-from itertools import islice, takewhile
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from laps.infobase.nodes import MOST_CHOSEN
-from laps.relay.exchange import srtt_changed
 from laps.relay.pieces import MOST_TOLD
 
 if TYPE_CHECKING:
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from laps.relay.extensions import Extensions
     from laps.relay.peers import Peer, PeerLink
     from laps.relay.sets import Sets
+    from laps.relay.settings import Steadiness
     from laps.relay.subscribes import SubscribeExchange
     from laps.routing.forwarding import Fib
     from laps.routing.plan import Plan
@@ -44,9 +43,8 @@ class Paths:
         subscribes: SubscribeExchange,
         extensions: Extensions,
         exchange: Exchange,
-        hold_s: float,
+        steadiness: Steadiness,
     ) -> None:
-        """A path has to be worth a change for `hold_s` before it is made."""
         self._self_id = self_id
         self._nodes = nodes
         self._router = router
@@ -55,13 +53,11 @@ class Paths:
         self._subscribes = subscribes
         self._extensions = extensions
         self._exchange = exchange
-        self._hold_s = hold_s
+        self._steadiness = steadiness
         self._left: dict[NodeId, None] = {}
         "Nodes whose turn has not come."
-        self._seen = 0
-        "The last of `nodes.challenged` that was written down here:"
-        self._challenges: deque[tuple[float, NodeId, int]] = deque()
-        "when each has lasted for long enough, with its number."
+        self._differing: dict[Peer, float] = {}
+        "Peers whose round trip is another, and when that counts if it stays so."
 
     def node_said(
         self, peer: Peer, peer_link: PeerLink, info: NodeInfo, *, added: bool, now: float
@@ -106,7 +102,7 @@ class Paths:
         """A peer has one link more, which leads to these nodes."""
         self._fib.share(peer.links)
         self.changed(touched if peer.is_stub else touched | {peer.node_id}, now)
-        self.srtt_changed(peer, now)
+        self.srtt_changed(peer, now, at_once=True)
 
     def closed(self, link_id: SessionId) -> set[NodeId]:
         """A link is closed: the nodes whose best way is another; if they are many, some later."""
@@ -133,7 +129,8 @@ class Paths:
             changed, looked = self._nodes.settle(MOST_CHOSEN)
             self._left.update(dict.fromkeys(changed))
             self._exchange.gather(looked, now)
-        self._weigh(now)
+        for peer in [peer for peer, at in self._differing.items() if at <= now]:
+            self.srtt_changed(peer, now)
         if self._left:
             ids = list(islice(self._left, self._exchange.share(MOST_TOLD)))
             for node_id in ids:
@@ -142,34 +139,14 @@ class Paths:
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
-        if self._left or self._nodes.is_settling or self._has_new_challenge():
+        if self._left or self._nodes.is_settling:
             return 0.0
-        return self._challenges[0][0] if self._challenges else None
+        return min(self._differing.values(), default=None)
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is left."""
-        return not (self._left or self._nodes.is_settling or self._nodes.challenged)
-
-    def _has_new_challenge(self) -> bool:
-        challenged = self._nodes.challenged
-        return bool(challenged) and challenged[next(reversed(challenged))] > self._seen
-
-    def _weigh(self, now: float) -> None:
-        """Take a path that has been worth the change for long enough."""
-        new = takewhile(
-            lambda item: item[1] > self._seen, reversed(list(self._nodes.challenged.items()))
-        )
-        for node_id, number in reversed(list(new)):
-            self._seen = number
-            self._challenges.append((now + self._hold_s, node_id, number))
-        lasted: set[NodeId] = set()
-        while self._challenges and self._challenges[0][0] <= now:
-            _, node_id, number = self._challenges.popleft()
-            if self._nodes.challenged.get(node_id) == number and self._nodes.change(node_id):
-                lasted.add(node_id)
-        if lasted:
-            self.changed(lasted, now)
+        return not (self._left or self._nodes.is_settling or self._differing)
 
     def _change(self, ids: list[NodeId], now: float) -> None:
         for node_id in ids:
@@ -183,17 +160,22 @@ class Paths:
         self._fib.reroute(ids)
         self._sets.changed(now)
 
-    def srtt_changed(self, peer: Peer, now: float) -> None:
-        """The round trip to a peer may have changed by enough to speak of it.
+    def srtt_changed(self, peer: Peer, now: float, *, at_once: bool = False) -> None:
+        """The round trip to a peer may have changed by enough, and for long enough, to count.
 
         It is one for all links to the peer: the peer itself is reached by any of them, and the
         nodes beyond, though told of on one, are too. With one for each, a node and those beyond
-        it could seem nearest by two different peers.
+        it could seem nearest by two different peers. For the same reason it is the round trip that
+        has to be another for a while, and not the gain of a path.
         """
-        if peer.is_stub or not peer.links:
+        gone = peer.is_stub or not peer.links
+        if gone or not self._steadiness.is_another(peer.srtt_us, peer.nearest_srtt_us):
+            self._differing.pop(peer, None)
             return
-        if not srtt_changed(peer.srtt_us, peer.nearest_srtt_us):
+        due = self._differing.setdefault(peer, now + self._steadiness.hold_s)
+        if now < due and not at_once:
             return
+        del self._differing[peer]
         peer.srtt_us = peer.nearest_srtt_us
         for link_id in peer.links:
             changes = self._nodes.set_srtt(link_id, peer.srtt_us, MOST_CHOSEN)

@@ -43,7 +43,6 @@ from laps.relay.timers import Due, Timers
 from laps.routing.avoided import Avoided
 from laps.routing.forwarding import Fib
 from laps.routing.route import Router
-from laps.routing.steady import Steady
 from laps.sessions.peer import (
     ControlReceived,
     EndStream,
@@ -93,8 +92,7 @@ class Relay:
         self.journal = Journal()
         self._timers = Timers()
         avoided = Avoided()
-        gain = Steady(settings.steadiness, avoided).gain
-        self.nodes = Nodes(self_info.id, avoided.select, gain)
+        self.nodes = Nodes(self_info.id, avoided.select)
         self.path_watch = PathWatch(self.nodes, self.journal)
         self.subscribes = Subscribes()
         self.links = Links(self.counters, avoided)
@@ -179,7 +177,7 @@ class Relay:
             self._subscribes,
             self.extensions,
             self._exchange,
-            settings.steadiness.hold_s,
+            settings.steadiness,
         )
         carried = self.fib, self.ingress, self.data, self.repairs
         self.suspicion = Suspicion(
@@ -319,7 +317,7 @@ class Relay:
             # Before nodes without a way are forgotten, with their subscribes.
             self._paths.take_late(peer, now)
         self._paths.changed(touched, now)
-        self._paths.srtt_changed(peer, now)
+        self._paths.srtt_changed(peer, now, at_once=True)
         self.fib.close_link(link.id)
         self._sets.changed(now)
         self.reach.serve_joining(now)

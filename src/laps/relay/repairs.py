@@ -54,8 +54,10 @@ SETTLED_S: Final = 2.0
 # A stream that broke off waits for its rest: a publisher whose relay died is back by then.
 WAIT_S: Final = 4.0
 
-# A relay is late by this much, on a busy machine.
-UNDER_WAY_S: Final = 0.05
+# A message is late by this much beyond the round trip, when it was lost and sent again.
+LATE_S: Final = 0.4
+# What is sent together arrives together, give or take this.
+JITTER_S: Final = 0.1
 
 # Tracks of which the last second is sent again, at a time: some 100 µs each.
 MOST_SENT_AGAIN: Final = 50
@@ -320,8 +322,7 @@ class Repairs:
             return  # it asks again, and there may be a way by then
         if track is not None:
             since = now - request.age_ms / 1000
-            # What came since it asked, give or take the way, may be under way, and is not missing.
-            until = now - choice.path.srtt_us / 1e6 - UNDER_WAY_S
+            until = _under_way_since(track, request.have, choice.path.srtt_us / 1e6, now)
             sent = self._reach.replay(track, asker, since, until, request.have, now)
         self.counters.served += bool(sent)
         self.counters.sent += sent
@@ -373,6 +374,26 @@ def _have(track: Track, since: float, now: float) -> Iterator[Have]:
         old = 0 if found or group.at >= since else old + 1
         if old > MOST_OLD:
             return
+
+
+def _under_way_since(track: Track, have: Iterable[Have], srtt_s: float, now: float) -> float:
+    """What came here since then may be under way to a relay that has this, and is not missing.
+
+    Its newest tells how far it was when it asked, if what is live reaches it; the time does not,
+    since the question may have been late.
+    """
+    newest = 0.0
+    for item in have:
+        if (group := track.cached.groups.get(item.group)) is None:
+            continue
+        if item.kind is not HaveKind.DATAGRAM:
+            came = (it.since for it in group.streams if it.subgroup == item.subgroup)
+            newest = max(newest, *came, 0.0)
+        elif item.number in group.datagrams:
+            newest = max(newest, group.came(item.number))
+    if now - newest < srtt_s + LATE_S:
+        return newest - JITTER_S
+    return now - srtt_s - JITTER_S
 
 
 def _remembered_since(track: Track) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from laps.routing.steady import Steadiness
 from laps.tracks.cache import CacheLimits
 
 
@@ -33,6 +32,27 @@ class PeerLimits:
     "Of a Stub."
     sets: int = 1_000_000
     "Of subscriber nodes, one for each track that is sent."
+
+
+@dataclass(frozen=True, slots=True)
+class Steadiness:
+    """When the round trip to a peer counts as another.
+
+    It is measured, and never stands still. Two paths that are about equal would be taken in turn,
+    and each change costs something: sets to advertise, streams by two ways, objects again.
+    """
+
+    share: float = 0.1
+    "It differs by so much of it,"
+    least_us: int = 2000
+    "and not by less than this,"
+    hold_s: float = 5.0
+    "for as long as this."
+
+    def is_another(self, before_us: int, now_us: int) -> bool:
+        """Whether a round trip differs by enough."""
+        differs = abs(now_us - before_us)
+        return differs >= self.least_us and differs >= self.share * before_us
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,9 @@ DRAIN_S: Final = 1.0
 # Links here are long and lossy, and word of a publisher may take a while.
 EDGE: Final = EdgeSettings(subscribe_wait_s=2.0)
 
-# A relay that wants to be called this often at one moment would never stop.
-MOST_TICKS_AT_ONCE: Final = 100
+# A relay that wants to be called this often at one moment would never stop; what is much is done in
+# hundreds of turns.
+MOST_TICKS_AT_ONCE: Final = 10_000
 
 
 class SimNode:

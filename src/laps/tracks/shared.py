@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laps.infobase.announces import Announces
 from laps.routing.forwarding import FromPeer
@@ -122,13 +122,17 @@ class Waiting:
         return list(self._below.get(namespace, ()))
 
 
+# What is sent again begins to come within this time.
+AT_ONCE_S: Final = 0.3
+
+
 @dataclass(slots=True)
 class Fed:
     """What a set of another relay brings."""
 
     key: TrackKey
     since: float
-    at: float
+    heard_at: float
     "When something began to come the last time."
 
 
@@ -195,12 +199,14 @@ class Shared:
             if fed is None:
                 self.fed[source] = Fed(key, now, now)
             else:
-                fed.at = now
+                fed.heard_at = now
 
     def lost(self, source: Source, *, sudden: bool) -> None:
         """A set is no more, or nothing is heard of who sends it: something may be missing."""
-        if isinstance(source, FromPeer) and (fed := self.fed.get(source)) is not None:
-            self.missing(fed.key, Lost(fed.since, fed.at, sudden))
+        fed = self.fed.get(source) if isinstance(source, FromPeer) else None
+        # A set that is made for what is sent again has no more than that, and ends well.
+        if fed is not None and (sudden or fed.heard_at - fed.since > AT_ONCE_S):
+            self.missing(fed.key, Lost(fed.since, fed.heard_at, sudden))
 
     def missing(self, key: TrackKey, lost: Lost) -> None:
         """Something may be missing of a track."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laps.relay.roles import Role
-from laps.routing.steady import Steadiness
 from laps.types import parse_node_id
 from support.relays import App, Net
 
@@ -27,8 +26,8 @@ def paths(relay: Relay, node: str) -> list[tuple[int, float]]:
 @pytest.fixture
 def six() -> Net:
     net = Net()
-    for low in range(1, 7):  # which take the faster one, however little is gained
-        net.relay(f"1:{low}", steadiness=Steadiness(0.0, 1, 0.0))
+    for low in range(1, 7):
+        net.relay(f"1:{low}")
     relay = net.relays
     net.wire(relay["1:1"], relay["1:2"], 25)
     net.wire(relay["1:2"], relay["1:3"], 50)

@@ -168,6 +168,8 @@ def test_a_round_trip_is_laid_down_for_some_nodes_at_a_time(
     calls = Calls(monkeypatch, Nodes, "_reselect")
     end = net.wires[0].there
     end.srtt_us = 90_000
+    relay.link_srtt(end, net.now)
+    net.now += relay.settings.steadiness.hold_s
     most = calls.most(relay, net.now, lambda: relay.link_srtt(end, net.now))
     assert 0 < most <= few_at_once
     assert {relay.nodes.best(it).path.srtt_us // 1000 for it in relay.nodes} == {90, 91}  # type: ignore[union-attr]
