@@ -156,6 +156,7 @@ class Edge:
         if event.added:
             if event.info.source_node_id != self.relay.id:
                 self._others_offer(event.info)
+                self.relay.repairs.offered(event.info)
             self._settle_below(event.info, now)
 
     def _others_offer(self, info: NamespaceInfo) -> None:

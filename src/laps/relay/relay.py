@@ -165,6 +165,7 @@ class Relay:
             self.extensions.namespaces,
             self.tracks,
             self.links,
+            self.fib,
             self.reach,
             settings.repair_s,
         )

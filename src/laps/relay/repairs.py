@@ -18,11 +18,15 @@ from collections import deque
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING, Final
 
+from laps.infobase.namespaces import track_of
 from laps.relay.pieces import MOST_IN_A_TURN
 from laps.routing.forwarding import FromClient
+from laps.tracks.shared import Lost
 from laps.tracks.streams import SOURCE_LOST
+from laps.types import announce_info
 from laps.wire.extensions import (
     MAX_HAVE,
     MAX_HOPS,
@@ -39,11 +43,10 @@ if TYPE_CHECKING:
     from laps.infobase.nodes import Nodes
     from laps.relay.peers import Links
     from laps.relay.reach import Reach
-    from laps.routing.forwarding import Flow, FromPeer
-    from laps.tracks.shared import Lost
+    from laps.routing.forwarding import Fib, Flow, FromPeer
     from laps.tracks.track import Track
     from laps.tracks.tracks import Tracks
-    from laps.types import NodeId, TrackKey
+    from laps.types import NamespaceInfo, NodeId, TrackKey
 
 # It is asked again this much later, and after two round trips: what was sent is known by then.
 AGAIN_S: Final = 0.4
@@ -67,6 +70,9 @@ SPREAD_S: Final = 0.5
 
 # So many groups in a row that are too old are not the last to be looked at.
 MOST_OLD: Final = 32
+
+# What was sent a little before a way was lost may have been lost with it.
+LOST_S: Final = 1.0
 
 # Where nobody answers, as no way leads there, it is asked less and less often.
 SELDOM_S: Final = 2.0
@@ -118,6 +124,7 @@ class Repairs:
         namespaces: Namespaces,
         tracks: Tracks,
         links: Links,
+        fib: Fib,
         reach: Reach,
         back_s: float,
     ) -> None:
@@ -128,6 +135,7 @@ class Repairs:
         self._namespaces = namespaces
         self._tracks = tracks
         self._links = links
+        self._fib = fib
         self._broken = tracks.shared.broken
         self._reach = reach
         self._back_s = back_s
@@ -139,6 +147,8 @@ class Repairs:
         self._last_id = 0
         self._lost_ways: deque[tuple[float, Iterator[tuple[Flow, frozenset[NodeId]]]]] = deque()
         "Flows whose way is gone, and since when what was sent that way may be lost."
+        self._offered: deque[Iterator[TrackKey]] = deque()
+        "Tracks that another relay has begun to offer."
         self._silent: deque[Iterator[FromPeer]] = deque()
         "Sets of links that are silent."
 
@@ -151,6 +161,12 @@ class Repairs:
         """Nothing is heard of the peer that these sets come from."""
         self._silent.append(iter(sources))
 
+    def offered(self, info: NamespaceInfo) -> None:
+        """Another relay offers tracks; perhaps again, after no way had led there for a while."""
+        announced = announce_info(info.source_node_id, info.namespace, info.name)
+        name = track_of((info.namespace, info.name))
+        self._offered.append(self._tracks.matching(announced, name))
+
     def way_lost(self, flows: list[tuple[Flow, frozenset[NodeId]]], since: float) -> None:
         """What our publishers sent to these nodes since a time may be lost with its way."""
         if flows:
@@ -158,7 +174,9 @@ class Repairs:
 
     def tick(self, now: float) -> None:
         """Begin with what is new, and ask again."""
+        self._look_at_reached(now)
         self._send_again(now)
+        self._look_at_offered()
         self._look_at_silent()
         for key in list(islice(self._broken, MOST_IN_A_TURN)):
             self._begin(key, self._broken.pop(key), now)
@@ -171,7 +189,7 @@ class Repairs:
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
-        if self._broken or self._silent or self._lost_ways:
+        if self._is_at_work:
             return 0.0
         return self._due[0][0] if self._due else None
 
@@ -179,7 +197,25 @@ class Repairs:
     def is_idle(self) -> bool:
         """Whether nothing is being repaired."""
         hopeful = any(repair.waits_for for repair in self._open.values())
-        return not (hopeful or self._broken or self._silent or self._lost_ways)
+        return not (hopeful or self._is_at_work)
+
+    @property
+    def _is_at_work(self) -> bool:
+        waiting = self._broken or self._silent or self._offered
+        return bool(waiting or self._lost_ways or self._fib.reached)
+
+    def _look_at_offered(self) -> None:
+        """What came to others of these tracks since the last of it came here is missing."""
+        left = MOST_IN_A_TURN
+        while self._offered and left:
+            left -= 1
+            if (key := next(self._offered[0], None)) is None:
+                self._offered.popleft()
+                continue
+            track = self._tracks.get(key)
+            if track is not None and track.is_wanted and track.cached.groups:
+                lost = Lost(-inf, track.cached.touched, sudden=False)
+                self._tracks.shared.missing(key, lost)
 
     def _look_at_silent(self) -> None:
         shared, left = self._tracks.shared, MOST_IN_A_TURN
@@ -282,6 +318,16 @@ class Repairs:
             stream.close(SOURCE_LOST, now)
 
     # -- what is missing elsewhere -----------------------------------------------------------------
+
+    def _look_at_reached(self, now: float) -> None:
+        """Nodes that no way led to for a while have missed what was sent meanwhile."""
+        reached, self._fib.reached = self._fib.reached, []
+        for flow, node_id in reached:
+            route = flow.routes.get(node_id)
+            if route is None or route.link is None:
+                flow.unreached_at.setdefault(node_id, now)
+            elif (since := flow.unreached_at.pop(node_id, None)) is not None:
+                self.way_lost([(flow, frozenset((node_id,)))], since - LOST_S)
 
     def _send_again(self, now: float) -> None:
         """Send what was lost by another way, ahead of what comes next: so it arrives in order.

@@ -133,6 +133,8 @@ class Flow:
     "Targets whose way may be another by now."
     lost: set[NodeId] = field(default_factory=set)
     "Targets that a link led to which is gone."
+    unreached_at: dict[NodeId, float] = field(default_factory=dict)
+    "Since when no way leads to targets, or led to them; for whoever sends again what they missed."
 
     def current(self) -> list[tuple[LinkId, SnsId]]:
         """Where a new stream goes."""
@@ -168,6 +170,8 @@ class Fib:
         self._router = router
         self.abandoned: list[tuple[Flow, LinkId, SnsId]] = []
         "Sets with streams that no node is left for: the streams are to be ended."
+        self.reached: list[tuple[Flow, NodeId]] = []
+        "Targets of our own publishers that no way leads to, or one that may not have before."
         self.changes = 0
         "Goes up whenever something may go elsewhere, or nowhere any more."
         self.unsettled: dict[Flow, None] = {}
@@ -372,7 +376,9 @@ class Fib:
         undecided, flow.undecided = flow.undecided, set()
         lost, flow.lost = flow.lost, set()
         for node in sorted(undecided & flow.targets):
-            flow.routes[node] = self._router.route(flow, node)
+            route = flow.routes[node] = self._router.route(flow, node)
+            if isinstance(flow.key, FromClient) and (route.link is None or flow.unreached_at):
+                self.reached.append((flow, node))
         wanted: dict[LinkId, set[NodeId]] = {}
         for node, route in flow.routes.items():
             if route.link is not None:

@@ -251,7 +251,7 @@ class Tracks:
         """
         if self.announces.add(client, info) is None:
             return None
-        return self._matching(info, name)
+        return self.matching(info, name)
 
     def unannounce(
         self, client: Client, info: AnnounceInfo, name: TrackName | None = None
@@ -375,7 +375,7 @@ class Tracks:
             self.unreadable += 1
             return None
 
-    def _matching(self, info: AnnounceInfo, name: TrackName | None) -> Iterator[TrackKey]:
+    def matching(self, info: AnnounceInfo, name: TrackName | None) -> Iterator[TrackKey]:
         """The tracks that a new announce offers and somebody wants."""
         if name is not None:
             key = hash_track(name).full_name_hash
