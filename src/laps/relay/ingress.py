@@ -101,6 +101,8 @@ class IngressSets:
 
     def _remove(self, link_id: SessionId, sns_id: SnsId, *, sudden: bool) -> None:
         source = FromPeer(link_id, sns_id)
+        if sudden:
+            self._flows.source_silent(source)
         self._links.send_sns(self._fib.remove(source))
         self._shared.lost(source, sudden=sudden)
         self._shared.fed.pop(source, None)

@@ -14,6 +14,7 @@ from laps.wire.extensions import (
     RelayResponse,
     RepairRequest,
     RepairResponse,
+    SetSilent,
 )
 from laps.wire.peering import (
     AnnounceInfoAdv,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from laps.relay.settings import PeerLimits, RelayCounters
     from laps.relay.stub import StubClient
     from laps.relay.subscribes import SubscribeExchange
+    from laps.relay.suspicion import Suspicion
     from laps.tracks.tracks import Tracks
     from laps.wire.peering import Message
 
@@ -64,6 +66,7 @@ class Receiving:
         data: DataPlane,
         reach: Reach,
         repairs: Repairs,
+        suspicion: Suspicion,
         extensions: Extensions,
     ) -> None:
         self._rules = rules
@@ -79,6 +82,7 @@ class Receiving:
         self._data = data
         self._reach = reach
         self._repairs = repairs
+        self._suspicion = suspicion
         self._extensions = extensions
 
     def receive(self, peer_link: PeerLink, peer: Peer, message: Message, now: float) -> None:
@@ -111,6 +115,8 @@ class Receiving:
             case RepairRequest() | RepairResponse() if takes_control:
                 if not self._reach.pass_on(message):
                     self._repairs.receive(message, now)
+            case SetSilent(sns_id) if takes_data:
+                self._suspicion.set_silent(link.id, sns_id, now)
             case GoAway():
                 self._paths.changed(self._extensions.peer_leaves(peer, message, now), now)
             case _:

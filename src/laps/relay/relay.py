@@ -165,7 +165,7 @@ class Relay:
             self.extensions.namespaces,
             self.tracks,
             self.links,
-            self.fib,
+            self._sets,
             self.reach,
             settings.repair_s,
         )
@@ -211,6 +211,7 @@ class Relay:
             self.data,
             self.reach,
             self.repairs,
+            self.suspicion,
             self.extensions,
         )
         self._due: tuple[Due, ...] = (

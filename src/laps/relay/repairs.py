@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from laps.infobase.nodes import Nodes
     from laps.relay.peers import Links
     from laps.relay.reach import Reach
-    from laps.routing.forwarding import Fib, Flow, FromPeer
+    from laps.relay.sets import Sets
+    from laps.routing.forwarding import Flow, FromPeer
     from laps.tracks.track import Track
     from laps.tracks.tracks import Tracks
     from laps.types import NamespaceInfo, NodeId, TrackKey
@@ -124,7 +125,7 @@ class Repairs:
         namespaces: Namespaces,
         tracks: Tracks,
         links: Links,
-        fib: Fib,
+        sets: Sets,
         reach: Reach,
         back_s: float,
     ) -> None:
@@ -135,7 +136,7 @@ class Repairs:
         self._namespaces = namespaces
         self._tracks = tracks
         self._links = links
-        self._fib = fib
+        self._sets = sets
         self._broken = tracks.shared.broken
         self._reach = reach
         self._back_s = back_s
@@ -202,7 +203,7 @@ class Repairs:
     @property
     def _is_at_work(self) -> bool:
         waiting = self._broken or self._silent or self._offered
-        return bool(waiting or self._lost_ways or self._fib.reached)
+        return bool(waiting or self._lost_ways or self._sets.has_reached)
 
     def _look_at_offered(self) -> None:
         """What came to others of these tracks since the last of it came here is missing."""
@@ -224,6 +225,7 @@ class Repairs:
             if (source := next(self._silent[0], None)) is None:
                 self._silent.popleft()
             else:
+                self._sets.source_silent(source)
                 shared.lost(source, sudden=True)
 
     def _begin(self, key: TrackKey, lost: Lost, now: float) -> None:
@@ -321,8 +323,7 @@ class Repairs:
 
     def _look_at_reached(self, now: float) -> None:
         """Nodes that no way led to for a while have missed what was sent meanwhile."""
-        reached, self._fib.reached = self._fib.reached, []
-        for flow, node_id in reached:
+        for flow, node_id in self._sets.take_reached():
             route = flow.routes.get(node_id)
             if route is None or route.link is None:
                 flow.unreached_at.setdefault(node_id, now)

@@ -13,10 +13,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from laps.relay.pieces import MOST_IN_A_TURN
+from laps.wire.extensions import SetSilent
 
 if TYPE_CHECKING:
     from laps.relay.peers import Links
-    from laps.routing.forwarding import Fib, Flow, FlowKey
+    from laps.routing.forwarding import Fib, Flow, FlowKey, FromPeer
+    from laps.types import NodeId
 
 # As long as a frame: whoever joins waits for the next one in any case.
 GATHER_S: Final = 0.02
@@ -66,6 +68,24 @@ class Sets:
     def is_idle(self) -> bool:
         """Whether peers have been told of everything."""
         return not (self._fib.unsettled or self._fib.is_spreading or self._gathering)
+
+    def source_silent(self, source: FromPeer) -> None:
+        """Nothing is heard of where a set comes from: tell those that it is passed on to."""
+        flow = self._fib.get(source)
+        for link_id, sns_id in () if flow is None else flow.current():
+            peer_link = self._links.peer_links.get(link_id)
+            if peer_link is not None and peer_link.link.extended:
+                self._links.send_on(peer_link, SetSilent(sns_id))
+
+    @property
+    def has_reached(self) -> bool:
+        """Whether `take_reached` has something."""
+        return bool(self._fib.reached)
+
+    def take_reached(self) -> list[tuple[Flow, NodeId]]:
+        """Targets of our own publishers that no way leads to, or one that may not have before."""
+        reached, self._fib.reached = self._fib.reached, []
+        return reached
 
     def _settle(self, now: float) -> None:
         for flow in list(islice(self._fib.unsettled, MOST_IN_A_TURN)):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from laps.relay.roles import Role
+from laps.routing.forwarding import FromPeer
 
 # A link is found silent after half a second, and two round trips; what was sent a little earlier
 # may have been with the peer, and not gone on.
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
     from laps.infobase.subscribes import Subscribes
     from laps.relay.data import DataPlane
     from laps.relay.ingress import IngressSets
+    from laps.relay.passing import Passing
     from laps.relay.paths import Paths
     from laps.relay.peers import Links
     from laps.relay.repairs import Repairs
     from laps.routing.avoided import Avoided
     from laps.routing.forwarding import Fib
+    from laps.types import SnsId
 
 
 class Suspicion:
@@ -73,9 +76,19 @@ class Suspicion:
         if link_id in self._links.links:
             self._avoided.suspect.add(link_id)
             self.lost(link_id, now)
-            self._break_off(link_id, now)
+            for passing in self._data.open_streams(link_id):
+                self._break_off(passing, now)
             self._repairs.sources_silent(self._ingress.of_link(link_id))
             self._paths.reselect(link_id, now)
+
+    def set_silent(self, link_id: SessionId, sns_id: SnsId, now: float) -> None:
+        """A peer says that nothing is heard of where a set comes from."""
+        source = FromPeer(link_id, sns_id)
+        for passing in self._data.open_streams(link_id):
+            flow = passing.flow
+            if flow is not None and flow.key == source:
+                self._break_off(passing, now)
+        self._repairs.sources_silent([source])
 
     def lost(self, link_id: SessionId, now: float) -> None:
         """What was sent by a link a moment ago may not have arrived: it is sent by other ways."""
@@ -84,11 +97,10 @@ class Suspicion:
         flows = self._fib.published_on(link_id)
         self._repairs.way_lost(flows, now - LOST_S - 2 * srtt_s)
 
-    def _break_off(self, link_id: SessionId, now: float) -> None:
-        """Have clients given the rest of what was arriving from elsewhere.
+    def _break_off(self, passing: Passing, now: float) -> None:
+        """Have clients given the rest of a stream from elsewhere.
 
         Where nobody can be asked for it, it is waited for: the link may be heard again.
         """
-        for passing in self._data.open_streams(link_id):
-            if passing.track is not None and self._repairs.can_ask(passing.track):
-                self._data.break_off(passing, now)
+        if passing.track is not None and self._repairs.can_ask(passing.track):
+            self._data.break_off(passing, now)

@@ -17,6 +17,7 @@ from laps.types import (
     NodeId,
     NodeMetrics,
     Reachability,
+    SnsId,
     TrackKey,
 )
 from laps.wire.buffer import Cursor, encode_varint
@@ -54,6 +55,7 @@ class ExtensionType(IntEnum):
     RELAY_RESPONSE = 69
     REPAIR_REQUEST = 70
     REPAIR_RESPONSE = 71
+    SET_SILENT = 72
 
 
 # --- messages --------------------------------------------------------------------------------
@@ -172,6 +174,14 @@ class RepairResponse(Message):
     """So many streams and datagrams; 0: nothing is missing that is here."""
     last_hop: NodeId
     """The node that what is live comes by to the one that asked, as far as this one knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetSilent(Message):
+    """Nothing is heard of where the data of a set comes from: some of it may be missing."""
+
+    message_type = ExtensionType.SET_SILENT
+    sns_id: SnsId
 
 
 Travelling = RelayRequest | RelayResponse | RepairRequest | RepairResponse
@@ -449,6 +459,14 @@ def _decode_repaired(cursor: Cursor) -> RepairResponse:
     return RepairResponse(hops, NodeId(source), NodeId(target), request_id, sent, NodeId(last_hop))
 
 
+# SET_SILENT
+# sns_id(4)
+
+
+def _decode_set_silent(cursor: Cursor) -> SetSilent:
+    return SetSilent(SnsId(cursor.u32("sns_id")))
+
+
 # --- the table -------------------------------------------------------------------------------
 
 EXTENDED_CODECS: Mapping[int, Codec] = {
@@ -472,6 +490,7 @@ EXTENDED_CODECS: Mapping[int, Codec] = {
             Codec(RelayResponse, _encode_relay, lambda body: RelayResponse(*_decode_relay(body))),
             Codec(RepairRequest, _encode_repair, _decode_repair),
             Codec(RepairResponse, _encode_repaired, _decode_repaired),
+            Codec(SetSilent, lambda message: struct.pack(">I", message.sns_id), _decode_set_silent),
         )
     },
 }

@@ -13,6 +13,7 @@ from laps.types import (
     NodeId,
     NodeMetrics,
     Reachability,
+    SnsId,
     TrackKey,
 )
 from laps.wire.buffer import VARINT_MAX, encode_varint
@@ -38,6 +39,7 @@ from laps.wire.extensions import (
     RelayResponse,
     RepairRequest,
     RepairResponse,
+    SetSilent,
     check_full_name,
 )
 from laps.wire.peering import CODECS, Message, MessageType
@@ -93,6 +95,7 @@ messages: st.SearchStrategy[Message] = st.one_of(
         st.integers(0, 2**32 - 1),
         st.lists(st.builds(Have, st.sampled_from(HaveKind), *[varints] * 3), max_size=5).map(tuple),
     ),
+    st.builds(SetSilent, st.integers(0, 2**32 - 1).map(SnsId)),
     st.builds(RepairResponse, *relayed[:4], st.integers(0, 2**32 - 1), node_ids),
 )
 
@@ -165,6 +168,7 @@ def test_the_extensions_stand_beside_the_document() -> None:
             RepairRequest(0, SOURCE, SOURCE, 0, TrackKey(0), 0, (HAVE,) * (MAX_HAVE + 1)),
             "REPAIR_REQUEST: have_count 1001 is more than 1000",
         ),
+        (SetSilent(SnsId(2**32)), "SET_SILENT: "),
         (RepairResponse(0, SOURCE, SOURCE, 0, 2**32, SOURCE), "REPAIR_RESPONSE: "),
         (GoAway(1, "x" * (MAX_ADDRESS_LENGTH + 1)), "contact_len 260 is more than 259"),
     ],

@@ -196,6 +196,8 @@ def extension(meaning: Meaning) -> peering.Message:
         case "REPAIR_REQUEST":
             key, age_ms = number(meaning["full_name_hash"]), number(meaning["age_ms"])
             return extensions.RepairRequest(*route(meaning), TrackKey(key), age_ms, have(meaning))
+        case "SET_SILENT":
+            return extensions.SetSilent(SnsId(number(meaning["sns_id"])))
         case "REPAIR_RESPONSE":
             sent, last_hop = number(meaning["sent"]), parse_node_id(meaning["last_hop"])
             return extensions.RepairResponse(*route(meaning), sent, last_hop)
