@@ -124,3 +124,44 @@ async def test_every_object_comes_once_when_the_via_in_use_dies(
         await reader
     arrived = [data for _, data in got]
     assert arrived == written
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[list[RelayProcess]]:
+    """Edges that are all peers: two for publishers of the same, and one for the subscriber."""
+    with ExitStack() as stack:
+        made: list[RelayProcess] = []
+        for number in (1, 2, 3):
+            peers = [arg for other in made for arg in ("--peer", other.peers)]
+            log = tmp_path / f"{number}.log"
+            made.append(stack.enter_context(relay_process(log, "--node-id", f"8:{number}", *peers)))
+        yield made
+
+
+@pytest.mark.parametrize("dies", [0, 1])
+@on_loop
+async def test_of_two_publishers_one_may_die_with_its_relay(
+    three: list[RelayProcess], dies: int
+) -> None:
+    written: list[bytes] = []
+    twice: list[bytes] = []
+    got: list[tuple[float, bytes]] = []
+    stop = asyncio.Event()
+    reader = asyncio.ensure_future(read(f"moqt://{three[2].clients}", got))
+    writers = [
+        asyncio.ensure_future(publish(f"moqt://{relay.clients}", out, stop, first_group=7))
+        for relay, out in zip(three, (written, twice), strict=False)
+    ]
+    async with asyncio.timeout(60):
+        await until(lambda: len(got) >= 200)
+        three[dies].kill()
+        died = time.monotonic()
+        await until(lambda: got[-1][0] > died + 2.0)
+        stop.set()
+        survivor = writers[1 - dies]
+        await survivor
+        await reader
+    writers[dies].cancel()
+    await asyncio.gather(writers[dies], return_exceptions=True)
+    assert [data for _, data in got] == (twice, written)[dies]
+    assert pause(got) < LIMIT_S
