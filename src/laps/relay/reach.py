@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from laps.infobase.nodes import Nodes, SessionId
-    from laps.relay.peers import Links
+    from laps.relay.peers import Links, PeerLink
     from laps.relay.sets import Sets
     from laps.relay.stub import StubClient
     from laps.routing.forwarding import Fib, Flow
@@ -118,21 +118,24 @@ class Reach:
             self.send(message.target_node_id, replace(message, hops=message.hops - 1))
         return True
 
-    def send(self, node_id: NodeId, message: Travelling) -> bool:
-        """Send to the peer that leads to a node; False if none does that takes extensions."""
-        ways = []
+    def send(self, node_id: NodeId, message: Travelling, turn: int = 0) -> bool:
+        """Send to the peer that leads to a node; False if none does that takes extensions.
+
+        Who asks again says so: where several lead there, `turn` has another take it each time.
+        """
+        ways: dict[NodeId, PeerLink] = {}
         for peer_id in (node_id, *(path.peer_id for path in self._nodes.candidates(node_id))):
             peer = self._links.peers.get(peer_id)
             control = None if peer is None else peer.control
             if control is not None and control.link.extended:
-                ways.append(control)
-                if not self._links.is_suspect(control):
-                    break
-        if not ways:
+                ways.setdefault(peer_id, control)
+        # Of those that are silent, the best one: it may only be slow.
+        able = [way for way in ways.values() if not self._links.is_suspect(way)]
+        able = able or list(ways.values())[:1]
+        if not able:
             self.undelivered += 1
             return False
-        # Of those that are silent, the best one: it may only be slow.
-        self._links.send_on(ways[0] if self._links.is_suspect(ways[-1]) else ways[-1], message)
+        self._links.send_on(able[turn % len(able)], message)
         return True
 
     def has_room(self, node_id: NodeId) -> bool:

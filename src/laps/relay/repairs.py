@@ -18,7 +18,6 @@ from collections import deque
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import islice
-from math import inf
 from typing import TYPE_CHECKING, Final
 
 from laps.infobase.namespaces import track_of
@@ -109,6 +108,8 @@ class _Repair:
     "Somebody has answered what was asked last;"
     answered_at: float | None = None
     "or what was asked at some time."
+    asked: int = 0
+    "How often."
     is_lacking: bool = False
     "Somebody has sent something the last time, or what is live still goes to a dead relay."
     next_at: float = 0.0
@@ -215,7 +216,8 @@ class Repairs:
                 continue
             track = self._tracks.get(key)
             if track is not None and track.is_wanted and track.cached.groups:
-                lost = Lost(-inf, track.cached.touched, sudden=False)
+                began = next(iter(track.cached.groups.values())).at
+                lost = Lost(began, track.cached.touched, sudden=False)
                 self._tracks.shared.missing(key, lost)
 
     def _look_at_silent(self) -> None:
@@ -282,10 +284,11 @@ class Repairs:
                 round((now - since) * 1000),
                 have,
             )
-            if self._reach.send(node_id, request):
+            if self._reach.send(node_id, request, repair.asked):
                 self.counters.asked += 1
                 repair.waits_for.add(self._last_id)
                 self._requests[self._last_id] = repair
+        repair.asked += 1
         self._ask_at(repair, next_at)
 
     def _forget_requests(self, repair: _Repair) -> None:

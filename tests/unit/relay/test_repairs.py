@@ -1,0 +1,240 @@
+"""A relay on the way falls silent or dies: what was under way is asked for, and comes once."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+from laps.relay.relay import Relay
+from laps.relay.repairs import SETTLED_S, WAIT_S
+from laps.relay.roles import Role
+from laps.wire.extensions import HaveKind, RepairRequest, RepairResponse, SetSilent
+from support.moqt import MoqtNet
+from support.moqt_streams import Obj, objects_of
+
+if TYPE_CHECKING:
+    from support.relays import Wire
+
+
+class Diamond:
+    """A publisher and a subscriber at two Edges, with two Vias between them."""
+
+    def __init__(self, hops: int = 1, *, extended: bool = True) -> None:
+        self.net = MoqtNet()
+        self.origin, self.edge = self.net.relay("1:1"), self.net.relay("1:2")
+        for relay in (self.origin, self.edge):
+            self.net.edge(relay)
+        self.ways: list[list[Wire]] = []
+        for way in (1, 2):
+            names = [f"{2 + way}:{hop}" for hop in range(hops)]
+            vias = [self.net.relay(name, Role.VIA, reflect=True) for name in names]
+            row = pairwise([self.origin, *vias, self.edge])
+            wires = [self.net.wire(a, b, 10 * way, extended=extended) for a, b in row]
+            self.ways.append(wires)
+        self.net.settle()
+        self.pub, self.sub = self.net.app(self.origin), self.net.app(self.edge)
+        self.alias = self.pub.publish("demo/t")
+        self.net.run(0.5)
+        self.sub.subscribe("demo/t")
+        self.net.run(0.5)
+
+    def lose(self, wire: Wire) -> None:
+        """Nothing goes by it any more, and nobody is told."""
+        wire.cut(noticed_by=())
+
+    def notice(self, wire: Wire, *, close: bool = False) -> None:
+        """Both ends find it silent, or dead."""
+        for end in wire:
+            relay = end.relay
+            if close:
+                relay.link_closed(end, self.net.now)
+            else:
+                assert isinstance(relay, Relay)
+                relay.suspicion.silent(end.id, self.net.now)
+        self.net.run(0.0)
+
+
+@pytest.fixture(params=[False, True], ids=["silent", "closed"])
+def close(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.mark.parametrize("where", [0, 1], ids=["up", "down"])
+def test_a_stream_under_way_goes_on_and_what_began_meanwhile_comes(where: int, close: bool) -> None:
+    diamond = Diamond()
+    stream = diamond.pub.open(diamond.alias, 0, *objects_of(0, 1))
+    diamond.net.run(0.1)
+    lost = diamond.ways[0][where]
+    diamond.lose(lost)
+    stream.write(*objects_of(2), fin=True)
+    diamond.pub.stream(diamond.alias, 1, *objects_of(0))
+    later = diamond.pub.open(diamond.alias, 2, *objects_of(0))
+    diamond.net.run(0.3)
+    assert diamond.sub.places == [(0, 0), (0, 1)]
+    diamond.notice(lost)
+    diamond.net.run(0.5)
+    if close or where == 1:  # as the first Via has no other way, that is waited for
+        diamond.notice(lost, close=True)
+        diamond.net.run(0.5)
+    later.write(*objects_of(1), fin=True)
+    diamond.net.run(5.0)
+    assert diamond.sub.places == [(0, 0), (0, 1), (0, 2), (1, 0), (2, 0), (2, 1)]
+    assert [it.reset_code for it in diamond.sub.streams] == [None] * 3
+    assert all(it.finished for it in diamond.sub.streams)
+    assert diamond.edge.sizes()["repairs"] == 0
+
+
+def test_an_object_of_which_half_had_come_is_whole_in_the_end() -> None:
+    diamond = Diamond()
+    stream = diamond.pub.open(diamond.alias, 0, *objects_of(0))
+    stream.write_bytes(b"\x00\x0ahalf ")
+    diamond.net.run(0.1)
+    lost = diamond.ways[0][0]
+    diamond.lose(lost)
+    stream.write_bytes(b"there")
+    stream.finish()
+    diamond.notice(lost)
+    diamond.net.run(1.0)
+    (got,) = diamond.sub.streams
+    assert [item.payload for item in got.objects] == [b"0", b"half there"]
+
+
+def test_far_from_who_died_the_relays_after_it_pass_the_word_on() -> None:
+    """Three Vias in a row: the first dies, and the subscriber's relay hears of it from the last."""
+    diamond = Diamond(hops=3)
+    stream = diamond.pub.open(diamond.alias, 0, *objects_of(0))
+    diamond.net.run(0.1)
+    up, second, third, down = diamond.ways[0]
+    for wire in (up, second):
+        diamond.lose(wire)
+    stream.write(*objects_of(1))
+    diamond.notice(up)
+    diamond.notice(second)
+    assert any(isinstance(it, SetSilent) for it in third.here.sent)
+    assert any(isinstance(it, SetSilent) for it in down.here.sent)
+    diamond.net.run(0.5)
+    assert diamond.sub.places == [(0, 0), (0, 1)]
+
+
+def asked(diamond: Diamond) -> list[RepairRequest]:
+    return [
+        message
+        for way in diamond.ways
+        for message in way[-1].there.sent
+        if isinstance(message, RepairRequest)
+    ]
+
+
+def answers(diamond: Diamond) -> list[int]:
+    return [
+        message.sent
+        for way in diamond.ways
+        for message in way[0].here.sent
+        if isinstance(message, RepairResponse)
+    ]
+
+
+def test_what_is_there_is_not_sent_again() -> None:
+    diamond = Diamond()
+    diamond.pub.stream(diamond.alias, 0, *objects_of(0, 1))
+    diamond.pub.open(diamond.alias, 1, *objects_of(0))
+    diamond.net.run(0.5)
+    lost = diamond.ways[0][0]
+    diamond.lose(lost)
+    diamond.notice(lost)
+    diamond.net.run(SETTLED_S + 1.0)
+    first, *rest = asked(diamond)
+    kinds = {(item.kind, item.group) for item in first.have}
+    assert (HaveKind.ALL, 0) in kinds
+    assert rest  # for a while, since the others may not have noticed
+    assert set(answers(diamond)[1:]) == {0}
+    assert diamond.sub.places == [(0, 0), (0, 1), (1, 0)]
+
+
+def test_a_datagram_comes_once_and_one_that_was_lost_comes() -> None:
+    diamond = Diamond()
+    diamond.pub.datagram(diamond.alias, 0, 0, payload=b"a")
+    diamond.net.run(0.5)
+    lost = diamond.ways[0][0]
+    diamond.lose(lost)
+    diamond.pub.datagram(diamond.alias, 0, 1, payload=b"b")
+    diamond.net.run(0.3)
+    diamond.notice(lost)
+    diamond.net.run(1.0)
+    diamond.pub.datagram(diamond.alias, 0, 2, payload=b"c")
+    diamond.net.run(3.0)
+    assert [item.payload for item in diamond.sub.datagrams] == [b"a", b"b", b"c"]
+
+
+def test_a_link_that_is_heard_again_costs_nothing() -> None:
+    diamond = Diamond()
+    stream = diamond.pub.open(diamond.alias, 0, *objects_of(0))
+    diamond.net.run(0.1)
+    diamond.notice(diamond.ways[0][1])
+    stream.write(*objects_of(1))
+    diamond.net.run(0.1)
+    for end in diamond.ways[0][1]:
+        assert isinstance(end.relay, Relay)
+        end.relay.suspicion.heard(end.id, diamond.net.now)
+    stream.write(*objects_of(2), fin=True)
+    diamond.net.run(5.0)
+    (got,) = diamond.sub.streams
+    assert got.places == [(0, 0), (0, 1), (0, 2)]
+    assert got.finished
+
+
+def test_what_nobody_has_is_given_up_and_counted() -> None:
+    diamond = Diamond()
+    diamond.pub.open(diamond.alias, 0, *objects_of(0))
+    diamond.net.run(0.1)
+    for way in diamond.ways:
+        diamond.lose(way[0])
+    for way in diamond.ways:
+        diamond.notice(way[0], close=True)
+    diamond.net.run(SETTLED_S + WAIT_S + 2.0)
+    (got,) = diamond.sub.streams
+    assert got.reset_code is not None
+    assert diamond.edge.repairs.counters.lost_streams == 1
+
+
+def test_who_cannot_be_asked_is_waited_for() -> None:
+    """Peers that speak the document's protocol alone: a silent link may be heard again."""
+    diamond = Diamond(extended=False)
+    stream = diamond.pub.open(diamond.alias, 0, *objects_of(0))
+    diamond.net.run(0.1)
+    diamond.notice(diamond.ways[0][1])
+    stream.write(*objects_of(1), fin=True)
+    diamond.net.run(1.0)
+    assert diamond.sub.places == [(0, 0), (0, 1)]
+
+
+def test_what_came_while_no_way_led_there_comes_when_one_does() -> None:
+    diamond = Diamond()
+    diamond.pub.stream(diamond.alias, 0, Obj(0, b"0"))
+    diamond.net.run(0.5)
+    ends = []
+    for way in diamond.ways:
+        ends.append((way[0].here.relay, way[0].there.relay))
+        way[0].cut()
+    diamond.pub.stream(diamond.alias, 1, Obj(0, b"1"))
+    diamond.net.run(5.0)
+    assert diamond.sub.places == [(0, 0)]
+    diamond.net.wire(*ends[1], extended=True)
+    diamond.net.run(10.0)
+    diamond.pub.stream(diamond.alias, 2, Obj(0, b"2"))
+    diamond.net.run(3.0)
+    assert sorted(diamond.sub.places) == [(0, 0), (1, 0), (2, 0)]
+
+
+def test_nothing_is_left_over() -> None:
+    diamond = Diamond()
+    stream = diamond.pub.open(diamond.alias, 0, *objects_of(0))
+    diamond.lose(diamond.ways[0][0])
+    stream.write(*objects_of(1))
+    diamond.notice(diamond.ways[0][0], close=True)
+    diamond.net.run(1.0)
+    diamond.net.check_empty()
+    assert diamond.edge.tracks.shared.broken == {}
+    assert len(diamond.edge.tracks.shared.fed) == 0
