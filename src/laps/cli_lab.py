@@ -85,9 +85,17 @@ def run(
 
 
 @lab.command(epilog="Example: laps lab kill 1:100")
-def kill(node: NodeName, pid: Pid = None) -> None:
+def kill(
+    node: NodeName,
+    wait: Annotated[
+        bool, typer.Option(help="Wait a few seconds, and say what it cost the subscribers.")
+    ] = True,
+    pid: Pid = None,
+) -> None:
     """End a relay of the lab that runs, without a word to its peers."""
     _ask({"do": "kill", "node": node}, pid)
+    if wait:
+        _ask({"do": "aftermath"}, pid)
 
 
 @lab.command(epilog="Example: laps lab start 1:100")

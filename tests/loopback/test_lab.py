@@ -126,7 +126,11 @@ def test_the_network_routes_around_what_is_killed_and_says_so() -> None:
         via = next(name for name in ("1:100", "2:100") if name in way_of(before, "video"))
         other = {"1:100": "2:100", "2:100": "1:100"}[via]
 
-        assert laps("lab", "kill", via).stdout == f"{via} was killed\n"
+        killed, cost = laps("lab", "kill", via).stdout.splitlines()
+        assert killed == f"{via} was killed"
+        assert cost.startswith("every subscriber received every object; the longest pause was "), (
+            cost
+        )
         around = f"1:1 > {other} > 2:1"
         after = until(
             lambda: (found := status()) and around in way_of(found, "video") and found, process
@@ -168,7 +172,7 @@ def test_the_network_routes_around_what_is_killed_and_says_so() -> None:
         # A stream that was on its way through the Via is cut: it is told who missed what.
         lost = {(row["track"], row["node"]) for row in found["subscribers"] if row["lost"]}
         assert process.returncode == (1 if lost else 0)
-        assert len(found["faults"]) == 4
+        assert len(found["faults"]) == 5
         for track, node in lost:
             assert any(f"{track} at {node}" in problem for problem in found["problems"])
         assert not any(map(is_alive, pids_of(found)))

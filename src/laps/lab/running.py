@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from laps.errors import ConfigError, InvalidText, LapsError
+from laps.lab.aftermath import Aftermath
 from laps.lab.doors import Door
 from laps.lab.processes import PortTaken, Way, first_line, relays_of, spawn
 from laps.lab.traffic import Reader, Writer
@@ -75,6 +76,8 @@ class Lab:
         self.routes: dict[str, list[tuple[str, str]]] = {}
         "The hops of each track, as they were last while it flowed."
         self._heard = asyncio.Event()
+        self._aftermath: Aftermath | None = None
+        "Since a relay was killed the last time."
         self._tasks: list[asyncio.Task[None]] = []
         self._writing: list[asyncio.Task[None]] = []
         self._door = Door(folder, self.answer)
@@ -242,6 +245,8 @@ class Lab:
         match asked:
             case {"do": "kill", "node": str(node)}:
                 return {"said": await self.kill(node)}
+            case {"do": "aftermath"} if self._aftermath is not None:
+                return {"said": self._note(await self._aftermath.wait())}
             case {"do": "start", "node": str(node)}:
                 return {"said": await self.restart(node)}
             case {"do": "delay", "a": str(a), "b": str(b), "ms": float() | int() as ms}:
@@ -261,6 +266,7 @@ class Lab:
         relay = self._relay(node)
         if not relay.runs:
             raise LapsError(f"{relay.name} is down already: laps lab start {relay.name}")
+        self._aftermath = Aftermath(relay.name, self.readers, self.writers)
         await relay.kill()
         return self._note(f"{relay.name} was killed")
 

@@ -197,8 +197,15 @@ class Reader:
         self.recent: deque[float] = deque(maxlen=RECENT)
         self._namespace = f"{NAMESPACE}/{spec.track}"
         self._heard = heard
+        self.pause_s = 0.0
+        "The longest time between two objects, since somebody began to look."
+        self._last_at = time.monotonic()
         self._behind: Location | None = None
         self._fetching: list[asyncio.Task[None]] = []
+
+    def watch_pauses(self) -> None:
+        """Find out the longest pause from now on."""
+        self.pause_s = 0.0
 
     async def run(self) -> None:
         """Read until the track ends; where the connection is lost for good, begin again there."""
@@ -232,7 +239,9 @@ class Reader:
             start = after(self._behind)
         objects = session.subscribe(self._namespace, NAME, start=start, patience_s=PATIENCE_S)
         async for obj in objects:
-            now = time.time()
+            now, at = time.time(), time.monotonic()
+            self.pause_s = max(self.pause_s, at - self._last_at)
+            self._last_at = at
             stamp = _stamp.decode(obj.payload.partition(b"\n")[0])
             gap = self.account.first is not None and stamp.number > self.account.following
             self.account.take(stamp.number, len(obj.payload))
