@@ -28,6 +28,9 @@ PATIENCE_S: Final = 0.5
 # Where a stream is open that may bring it, as long as lost packets take to be sent again, twice.
 STREAM_PATIENCE_S: Final = 2.0
 
+# Where a relay has died, and what is missing is being asked for.
+MENDING_S: Final = 5.0
+
 # A group of which no stream is open may have another that was overtaken, and the first object that
 # is seen of a track may have overtaken others.
 GRACE_S: Final = 0.02
@@ -114,6 +117,8 @@ class MediaQueue:
         "What came before, up to here, is still being brought, in order."
         self.at = Location(0, 0)
         "The object in hand."
+        self.is_mending = False
+        "What is missing is being asked for."
         self.ending = False
         "Nothing more will come: nothing is waited for."
         self._limit = limit_bytes
@@ -352,7 +357,7 @@ class MediaQueue:
         return next(found.came for place, found in self._objects.items() if place != but)
 
     def _waits(self, since: float, wait_s: float, now: float) -> bool:
-        self._due = since + wait_s
+        self._due = since + (max(wait_s, MENDING_S) if self.is_mending else wait_s)
         return now < self._due
 
     def _jump(self, place: Location) -> None:

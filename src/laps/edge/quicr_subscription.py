@@ -304,6 +304,7 @@ class QuicrSubscription(EdgeSubscription):
             return
         if self.datagram_stream_id is None:
             link = self._reader.link
+            self.queue.is_mending = self.track.is_mending
             for item in self.queue.take(now) if link.has_room else ():
                 self._reader.say(self.stream, item)
                 if not link.has_room:

@@ -598,3 +598,19 @@ def test_an_object_that_is_not_whole_at_the_end_is_given_up() -> None:
     assert not reader.order.inside
     reader.check_empty()
     assert reader.take().starts == [(0, 1)]
+
+
+def test_what_is_being_asked_for_is_waited_for_longer() -> None:
+    reader = Reader().whole((1, 0)).take()
+    reader.queue.is_mending = True
+    reader.whole((1, 2)).take()
+    reader.now += 2 * STREAM_PATIENCE_S
+    reader.take()
+    assert [it[:2] for it in reader.objects] == [(1, 0)]
+    reader.whole((1, 1)).take()
+    assert [it[:2] for it in reader.objects] == [(1, 0), (1, 1), (1, 2)]
+    reader.whole((1, 4)).take()
+    reader.queue.is_mending = False
+    reader.now += PATIENCE_S
+    reader.take()
+    assert [it[:2] for it in reader.objects][-1] == (1, 4)
