@@ -141,6 +141,7 @@ def counters(runner: Runner) -> Counters:
         live=_counts(relay.tracks.counters),
         cache=_counts(relay.tracks.cache.counters),
         fetches=_counts(edge.fetches.counters),
+        repairs=_counts(relay.repairs.counters),
         clients=_counts(edge.counters) | _tolerated(edge.counters) | {"dropped_groups": dropped},
         quicr=_counts(edge.quicr),
         media=_counts(edge.quicr.media),

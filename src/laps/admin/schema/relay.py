@@ -79,6 +79,9 @@ class Counters(Page, frozen=True, kw_only=True):
     live: Annotated[dict[str, Count], says("Tracks as they pass to subscribers here.")] = {}
     cache: Annotated[dict[str, Count], says("What was kept of tracks, and dropped.")] = {}
     fetches: Annotated[dict[str, Count], says("Requests for ranges of a track.")] = {}
+    repairs: Annotated[
+        dict[str, Count], says("What was lost with relays that died, and sent again.")
+    ] = {}
     clients: Annotated[dict[str, Count], says("Clients of every protocol.")] = {}
     quicr: Annotated[dict[str, Count], says("Clients that speak QUICR.")] = {}
     media: Annotated[dict[str, Count], says("The order of objects for clients of QUICR.")] = {}

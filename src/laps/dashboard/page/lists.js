@@ -7,7 +7,7 @@ const MAX_EVENTS = 300;
 
 // Events that a person may have to act on, and those that say that all is well again.
 const TONES = {
-  bad: ["peer_down", "unreachable", "groups_dropped", "client_closed", "events_dropped", "plan_refused", "plan_expired"],
+  bad: ["peer_down", "link_silent", "unreachable", "groups_dropped", "client_closed", "events_dropped", "plan_refused", "plan_expired"],
   good: ["peer_up", "answers", "started", "plan_applied"],
 };
 
