@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from laps.bench.tables import table_of_figures
+from laps.bench.tables import as_mapping, table_of_figures
 from laps.errors import ConfigError, LapsError
 
 if TYPE_CHECKING:
@@ -137,6 +137,33 @@ def bench_soak_command(
         raise typer.Exit(1)
 
 
+@bench.command("failover", epilog="Example: laps bench failover --kills 50")
+def bench_failover_command(
+    kills: Annotated[
+        int, typer.Option(min=1, metavar="N", help="How often: some nine seconds each.")
+    ] = 10,
+    delay_ms: Annotated[
+        float, typer.Option(min=0, max=1000, metavar="MS", help="Between the regions, one way.")
+    ] = 40.0,
+    as_json: AsJson = False,
+) -> None:
+    """What subscribers notice when the relay in the middle is killed, again and again.
+
+    Exit status 1 if an object is missing or comes twice, or if one kill in twenty makes them wait
+    for more than 1.5 s.
+    """
+    from laps.bench import failover as bench_failover
+
+    with err.status("measuring") as status:
+        figures = bench_failover.measure(kills, delay_ms, status.update)
+    if as_json:
+        _print_line(json.dumps(as_mapping(figures), indent=2))
+    else:
+        out.print(bench_failover.table(figures, kills, delay_ms))
+    if not all(figure.holds() for figure in figures):
+        raise typer.Exit(1)
+
+
 @bench.command("hops", epilog="Example: laps bench hops --seconds 10")
 def bench_hops_command(
     seconds: Annotated[float, typer.Option(min=0.5, help="How long objects pass.")] = 5.0,
@@ -178,7 +205,7 @@ def bench_relay_command(
     with err.status("measuring") as status:
         figures = bench_relay.measure(seconds, only or [], status.update)
     if as_json:
-        _print_line(json.dumps(bench_relay.as_mapping(figures), indent=2))
+        _print_line(json.dumps(as_mapping(figures), indent=2))
     else:
         out.print(bench_relay.table(figures))
     if not bench_relay.holds(figures):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from statistics import median
 from time import sleep
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from laps.bench.process import Process
 from laps.bench.relay_process import RelayProcess, rss_bytes
 from laps.bench.relay_sessions import Load
-from laps.bench.tables import table_of_figures
+from laps.bench.tables import Figure, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,23 +52,6 @@ ROUNDS: Final = 3
 REST_S: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One thing that was measured, and what the project asks of it."""
-
-    case: str
-    what: str
-    figure: float
-    unit: str
-    least: float | None = None
-    most: float | None = None
-
-    def holds(self) -> bool:
-        """Whether it is as wanted, or nothing is."""
-        low = self.least is not None and self.figure < self.least
-        return not (low or (self.most is not None and self.figure > self.most))
-
-
 def measure(seconds: float, only: list[str], progress: Callable[[str], None]) -> list[Figure]:
     """Run the cases; `progress` is told what is under way."""
     figures: list[Figure] = []
@@ -83,46 +66,14 @@ def holds(figures: list[Figure]) -> bool:
     return all(figure.holds() for figure in figures)
 
 
-def as_mapping(figures: list[Figure]) -> list[dict[str, object]]:
-    """The results for a program."""
-    return [asdict(figure) | {"holds": figure.holds()} for figure in figures]
-
-
 def table(figures: list[Figure]) -> Table:
     """The results for a person."""
-    made = table_of_figures(
+    return table_of(
+        figures,
         "One relay on loopback, the relay and its clients on a core each",
         "Processor: the relay's seconds for each gigabyte delivered. Small objects are "
         "deliveries\nto all together. The bare loop copies streams, and does nothing else.",
     )
-    made.add_column("", no_wrap=True)
-    made.add_column("figure", justify="right", no_wrap=True)
-    made.add_column("", no_wrap=True)
-    made.add_column("wanted", justify="right", no_wrap=True)
-    made.add_column("", no_wrap=True)
-    case = ""
-    for figure in figures:
-        if figure.case != case:
-            case = figure.case
-            made.add_row(f"[bold]{case}[/bold]")
-        made.add_row(
-            f"  {figure.what}",
-            _number(figure.figure),
-            figure.unit,
-            _wanted(figure),
-            "" if _wanted(figure) == "" else "met" if figure.holds() else "[bold]missed[/bold]",
-        )
-    return made
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.2f}"
-
-
-def _wanted(figure: Figure) -> str:
-    if figure.least is not None:
-        return f"≥ {figure.least:,g}"
-    return "" if figure.most is None else f"≤ {figure.most:,g}"
 
 
 # -- the cases -------------------------------------------------------------------------------------
