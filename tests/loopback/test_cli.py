@@ -39,7 +39,7 @@ def test_help_shows_how_each_command_is_used() -> None:
         ("relay",),
         ("lab",),
         ("sim",),
-        *(("bench", name) for name in ("quic", "infobase", "hops", "relay")),
+        *(("bench", name) for name in ("quic", "infobase", "hops", "relay", "failover")),
     ]
     for command in commands:
         shown = laps(*command, "--help")
@@ -192,6 +192,14 @@ def test_the_bench_of_a_relay_measures_and_says_what_was_wanted() -> None:
     assert figures["1,000 bytes, sent to each of 16"]["figure"] > 0
     assert shown.returncode == (0 if all(row["holds"] for row in figures.values()) else 1)
     assert laps("bench", "relay", "--only", "nothing").returncode == 2
+
+
+@pytest.mark.nightly
+def test_the_bench_of_failover_kills_a_relay_and_nothing_is_missing() -> None:
+    shown = laps("bench", "failover", "--kills", "1", "--json")
+    figures = {row["what"]: row["figure"] for row in json.loads(shown.stdout)}
+    assert figures["objects lost"] == figures["objects twice"] == 0
+    assert 0 < figures["detection, p50"] <= figures["repair, max"]
 
 
 def test_sim_answers_what_if() -> None:
