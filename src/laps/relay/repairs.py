@@ -25,7 +25,7 @@ from laps.relay.pieces import MOST_IN_A_TURN
 from laps.routing.forwarding import FromClient
 from laps.tracks.shared import Lost
 from laps.tracks.streams import SOURCE_LOST
-from laps.types import announce_info
+from laps.types import NodeId, announce_info
 from laps.wire.extensions import (
     MAX_HAVE,
     MAX_HOPS,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from laps.routing.forwarding import Flow, FromPeer
     from laps.tracks.track import Track
     from laps.tracks.tracks import Tracks
-    from laps.types import NamespaceInfo, NodeId, TrackKey
+    from laps.types import NamespaceInfo, TrackKey
 
 # It is asked again this much later, and after two round trips: what was sent is known by then.
 AGAIN_S: Final = 0.4
@@ -73,6 +73,9 @@ MOST_OLD: Final = 32
 
 # What was sent a little before a way was lost may have been lost with it.
 LOST_S: Final = 1.0
+
+# What is live comes by nobody: the subscribe has not arrived where the publisher is.
+NOBODY: Final = NodeId(0)
 
 # Where nobody answers, as no way leads there, it is asked less and less often.
 SELDOM_S: Final = 2.0
@@ -378,10 +381,17 @@ class Repairs:
         self.counters.sent += sent
         path = choice.path.info.path
         last_hop = path[0].node_id if path else self._self_id
+        if track is not None and not self._is_sent_to(track, asker):
+            last_hop = NOBODY
         response = RepairResponse(
             MAX_HOPS, self._self_id, asker, request.request_id, sent, last_hop
         )
         self._reach.send(asker, response)
+
+    def _is_sent_to(self, track: Track, node_id: NodeId) -> bool:
+        """Whether what is published of a track from now on goes to a node, if anything is."""
+        flows = [self._sets.flow(it.flow_key) for it in track.publishers.values()]
+        return not flows or any(flow is not None and node_id in flow.targets for flow in flows)
 
 
 def _is_over(repair: _Repair, track: Track, now: float) -> bool:

@@ -173,7 +173,7 @@ class RepairResponse(Message):
     sent: int
     """So many streams and datagrams; 0: nothing is missing that is here."""
     last_hop: NodeId
-    """The node that what is live comes by to the one that asked, as far as this one knows."""
+    """The node that what is live comes by to the one that asked, as far as this one knows; or 0."""
 
 
 @dataclass(frozen=True, slots=True)
