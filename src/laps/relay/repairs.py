@@ -246,7 +246,8 @@ class Repairs:
             self.counters.begun += 1
             repair = self._open[key] = _Repair(key, now, since, settled_at)
             self._ask_at(repair, now)
-        track.is_mending = True
+        # Where a way is lost in good order, its publisher may be back with something else.
+        track.is_mending = track.is_mending or lost.sudden
         repair.settled_at = max(repair.settled_at, settled_at)
         repair.since = min(repair.since, since)
 
