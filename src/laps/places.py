@@ -1,6 +1,7 @@
 """Where the programs of this machine leave word of themselves, so that others find them.
 
     <place>/relays/<pid>.json      {"node": "1:1", "role": "edge", "admin": "127.0.0.1:33436", …}
+    <place>/secret                 32 random bytes, for what has to be the same after a restart
 
 The place is `$LAPS_PLACE`, or `laps` below `$XDG_RUNTIME_DIR`, or `/tmp/laps-<uid>`. It is ours
 alone: what others could write there would be taken for the truth. A word of a process that is gone
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VARIABLE: Final = "LAPS_PLACE"
+
+_SECRET_BYTES: Final = 32
 
 
 class PlaceRefused(LapsError):  # noqa: N818 - a name says what happened
@@ -73,6 +77,30 @@ def read_words(kind: str) -> list[dict[str, Any]]:
         if isinstance(word, dict):
             words.append(word)
     return words
+
+
+def shared_secret() -> bytes:
+    """Random bytes that all programs of this user know, until the machine starts again.
+
+    Whoever needs them first makes them. PlaceRefused if they cannot be kept.
+    """
+    folder = _ours(place())
+    path = folder / "secret"
+    beside = folder / f"secret.{os.getpid()}"
+    try:
+        if not path.exists():
+            beside.touch(mode=0o600)
+            beside.write_bytes(os.urandom(_SECRET_BYTES))
+            # Of two programs that start together the first one's counts: a link does not replace.
+            with suppress(FileExistsError):
+                path.hardlink_to(beside)
+            beside.unlink()
+        secret = path.read_bytes()
+    except OSError as error:
+        raise PlaceRefused(f"{path}: cannot be kept: {error.strerror}") from None
+    if len(secret) != _SECRET_BYTES:
+        raise PlaceRefused(f"{path}: is not {_SECRET_BYTES} bytes long: remove it")
+    return secret
 
 
 def _ours(folder: Path) -> Path:

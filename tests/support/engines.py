@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from laps.errors import ConnectionClosed
+    from laps.net.reset import Resets
 
 CLIENT = ("192.0.2.1", 1000)
 SERVER = ("192.0.2.2", 2000)
@@ -104,6 +105,7 @@ class Pair:
         server_alpn: Sequence[str] = ("laps",),
         delay_s: float = 0.005,
         client_cid_bytes: int = CONNECTION_ID_BYTES,
+        resets: Resets | None = None,
     ) -> None:
         self.now = 100.0
         self.delay_s = delay_s
@@ -117,6 +119,7 @@ class Pair:
         self._limits = limits or QuicConfig()
         self._server_limits = server_limits or self._limits
         self._server_alpn = server_alpn
+        self._resets = resets
         self._order = count()
         self._wire: list[tuple[float, int, bool, bytes]] = []
         self.client = Engine(
@@ -196,5 +199,6 @@ class Pair:
                 lambda chosen: self._completed(chosen, self.server_saw),
                 original_destination_cid=header[3],
                 client_cid=header[4],
+                resets=self._resets,
             )
         self.server.receive([data], CLIENT, self.now)

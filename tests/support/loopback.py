@@ -54,11 +54,13 @@ class Listener:
         config: QuicConfig | None = None,
         alpn: Sequence[str] = ("laps",),
         host: str = "127.0.0.1",
+        port: int = 0,
+        reset_secret: bytes | None = None,
     ) -> None:
         self.seen: list[Recorder] = []
         self.connections: list[Connection] = []
         self.endpoint = Endpoint.listen(
-            host, 0, config or QuicConfig(), alpn, identity(), self._accept
+            host, port, config or QuicConfig(), alpn, identity(), self._accept, reset_secret
         )
 
     def _accept(self, connection: Connection) -> Recorder:

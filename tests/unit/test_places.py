@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laps import places
-from laps.places import PlaceRefused, leave_word, read_words, take_back
+from laps.places import PlaceRefused, leave_word, read_words, shared_secret, take_back
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,3 +100,18 @@ def test_words_are_json_that_others_can_read(place: Path) -> None:
         "admin": "127.0.0.1:1",
         "pid": os.getpid(),
     }
+
+
+def test_the_secret_stays_the_same_and_is_ours_alone(place: Path) -> None:
+    secret = shared_secret()
+    assert len(secret) == 32
+    assert shared_secret() == secret
+    assert (place / "secret").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in place.iterdir()] == ["secret"]
+
+
+def test_a_secret_that_was_cut_short_is_refused(place: Path) -> None:
+    shared_secret()
+    (place / "secret").write_bytes(b"short")
+    with pytest.raises(PlaceRefused, match="is not 32 bytes long: remove it"):
+        shared_secret()

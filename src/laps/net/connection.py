@@ -33,6 +33,8 @@ class Connection:
         "The endpoint pumps it; others use the methods below, which see to it that it is pumped."
         self.cids: set[bytes] = set()
         "The ids the endpoint routes to it, cut to their first eight bytes."
+        self.reset_key = b""
+        "What the endpoint knows a stateless reset of it by; empty if the peer gave no token."
         self._serve_soon = serve_soon
         self._serve_now = serve_now
         self._over: asyncio.Future[ConnectionClosed] = asyncio.get_running_loop().create_future()

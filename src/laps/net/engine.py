@@ -45,6 +45,7 @@ from laps.errors import (
     StreamLimitReached,
 )
 from laps.names import visible
+from laps.net import reset
 from laps.net.events import Event, Events
 from laps.net.handshake import Address, AddressLimit, Face
 
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from qh3.quic.configuration import QuicConfiguration
 
     from laps.config import QuicConfig
+    from laps.net.reset import Resets
 
 log = logging.getLogger(__name__)
 
@@ -136,10 +138,12 @@ class Engine:
         original_destination_cid: bytes | None = None,
         retry_source_cid: bytes | None = None,
         client_cid: bytes | None = None,
+        resets: Resets | None = None,
     ) -> None:
         """`completed` is called with the ALPN when the handshake is over, and names the receiver.
 
-        A server also says which id the client first sent to, and how the client calls itself.
+        A server also says which id the client first sent to, how the client calls itself, and
+        whose tokens it gives out for stateless resets.
         """
         self.limits = limits
         self.receiver: Receiver | None = None
@@ -157,6 +161,7 @@ class Engine:
             original_destination_cid,
             retry_source_cid,
             nameless_client=client_cid == b"",
+            resets=resets,
         )
         self._limit = None if self._face.address_proved else AddressLimit()
         self._completed = completed
@@ -470,6 +475,16 @@ class Engine:
             with suppress(RuntimeError, ValueError):
                 core.close(code, None if application else int(QuicFrameType.PADDING), text)
         self._ended(ConnectionClosed(code, reason, application=application, by_peer=False))
+
+    @property
+    def peer_reset_token(self) -> bytes | None:
+        """The end of a datagram by which the peer says that it knows the connection no more."""
+        return self._face.peer_reset_token
+
+    def receive_reset(self) -> None:
+        """Such a datagram came: it is over at once, and nothing more is sent."""
+        self.terminated = True
+        self._ended(ConnectionClosed(0, reset.REASON, application=False, by_peer=True))
 
     def release(self) -> None:
         """Let go of QUIC, TLS and the receiver, once nothing is sent or received any more.

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from qh3.quic.configuration import QuicConfiguration
 
     from laps.config import QuicConfig
+    from laps.net.reset import Resets
 
 Address = tuple[str, int] | tuple[str, int, int, int]
 
@@ -152,6 +153,7 @@ class Face(QuicConnection):
         original_destination_cid: bytes | None,
         retry_source_cid: bytes | None,
         nameless_client: bool,
+        resets: Resets | None,
     ) -> None:
         super().__init__(
             configuration=configuration,
@@ -162,6 +164,7 @@ class Face(QuicConnection):
         self._drain = drain
         self._tls: Bridge
         self._nameless_client = nameless_client
+        self._resets = resets
         self.address_proved = self._is_client or retry_source_cid is not None
         "Whether the peer is where its packets come from: `AddressLimit` is for those not proved."
 
@@ -231,6 +234,7 @@ class Face(QuicConnection):
             ),
             original_destination_connection_id=self._original_destination_connection_id,
             retry_source_connection_id=self._retry_source_connection_id,
+            stateless_reset_token=self._resets.token(self.host_cid) if self._resets else None,
             version_change_handler=self._set_version,
         )
         return self._tls
@@ -265,6 +269,12 @@ class Face(QuicConnection):
     def complete(self) -> bool:
         """Whether the handshake is over."""
         return self._handshake_complete
+
+    @property
+    def peer_reset_token(self) -> bytes | None:
+        """What a peer that knows nothing of the connection any more ends it with."""
+        parameters = self._applied_transport_parameters
+        return None if parameters is None else parameters.stateless_reset_token
 
     @property
     def peer_datagram_bytes(self) -> int:

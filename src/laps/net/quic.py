@@ -41,6 +41,7 @@ from laps.net.engine import (
 )
 from laps.net.handshake import encode_refusal
 from laps.net.impairment import ImpairedSocket
+from laps.net.reset import PeerTokens, Resets
 from laps.net.retry import RetryTokens
 
 if TYPE_CHECKING:
@@ -93,6 +94,9 @@ class Counters:
     version_negotiations_sent: int = 0
     malformed_datagrams: int = 0
     unroutable_datagrams: int = 0
+    resets_sent: int = 0
+    "Stateless ones, to peers of connections that are not known (any more)."
+    resets_received: int = 0
     refused_for_half_open: int = 0
     refused_for_connections: int = 0
     past_sent_bytes: int = 0
@@ -114,6 +118,7 @@ class Endpoint:
         alpn: Sequence[str],
         identity: Identity | None,
         accept: Accept | None,
+        reset_secret: bytes | None = None,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.counters = Counters()
@@ -124,6 +129,10 @@ class Endpoint:
         if identity is not None:
             self.show(identity)
         self._retry = RetryTokens()
+        self._resets = Resets(reset_secret or os.urandom(32), CONNECTION_ID_BYTES)
+        self._peer_tokens = PeerTokens()
+        self._by_token: dict[bytes, Connection] = {}
+        "By the key of the token with which the peer would reset it."
         self._routes: dict[bytes, Connection] = {}
         self._connections: dict[Connection, None] = {}
         self._half_open: dict[Connection, None] = {}
@@ -147,10 +156,14 @@ class Endpoint:
         alpn: Sequence[str],
         identity: Identity,
         accept: Accept,
+        reset_secret: bytes | None = None,
     ) -> Endpoint:
-        """An endpoint that takes connections; ALPNs in the order of our preference."""
+        """An endpoint that takes connections; ALPNs in the order of our preference.
+
+        Started again with the same `reset_secret`, it tells the peers of those it had.
+        """
         sock = udp.bind(host, port, config.socket_buffer_bytes)
-        return cls(sock, config, alpn, identity, accept)
+        return cls(sock, config, alpn, identity, accept, reset_secret)
 
     @classmethod
     def dialler(cls, host: str, config: QuicConfig) -> Endpoint:
@@ -211,6 +224,9 @@ class Endpoint:
         completed: asyncio.Future[Connection] = self.loop.create_future()
 
         def accept_dialled(connection: Connection) -> Receiver:
+            if (token := engine.peer_reset_token) is not None:
+                connection.reset_key = self._peer_tokens.key_of(token)
+                self._by_token[connection.reset_key] = connection
             receiver = accept(connection)
             completed.set_result(connection)
             return receiver
@@ -293,6 +309,8 @@ class Endpoint:
         """Free the port at once, and leave the peers to find out."""
         self._closing = self._closed = True
         self._ticker.cancel()
+        for _, timer in self._timers.values():
+            timer.cancel()
         if self._serving is not None:
             self._serving.cancel()
         self._udp.close()
@@ -321,7 +339,7 @@ class Endpoint:
                     continue
                 connection = routes.get(data[1 : 1 + CONNECTION_ID_BYTES])
                 if connection is None:
-                    self.counters.unroutable_datagrams += 1
+                    self._receive_unknown(data, addr, now)
                     continue
                 batch = batches.get(connection)
                 if batch is None:
@@ -341,6 +359,22 @@ class Endpoint:
         connection.last_heard = now
         connection.engine.receive(datagrams, addr, now)
         self._dirty[connection] = None
+
+    def _receive_unknown(self, data: bytes, addr: Address, now: float) -> None:
+        """A packet with an id of no connection: a stateless reset, or one is the answer to it."""
+        if (key := self._peer_tokens.key(data)) is not None and (
+            (connection := self._by_token.get(key)) is not None and connection.remote == addr
+        ):
+            self.counters.resets_received += 1
+            connection.engine.receive_reset()
+            self._dirty[connection] = None
+            return
+        self.counters.unroutable_datagrams += 1
+        if self._identity is None:
+            return
+        if (answer := self._resets.answer(data, now)) is not None:
+            self.counters.resets_sent += 1
+            self._udp.send([answer], addr)
 
     def _receive_long(self, data: bytes, addr: Address, now: float) -> None:
         """A packet of a handshake, which names both ids and the version."""
@@ -427,6 +461,7 @@ class Endpoint:
             original_destination_cid=original_cid,
             retry_source_cid=retry_cid,
             client_cid=source_cid,
+            resets=self._resets,
         )
         engine.receive([data], addr, now)
         if not engine.authenticated:
@@ -574,6 +609,7 @@ class Endpoint:
     def _forget(self, connection: Connection) -> None:
         for cid in connection.cids:
             self._routes.pop(cid, None)
+        self._by_token.pop(connection.reset_key, None)
         if connection in self._connections:
             del self._connections[connection]
             sent, received = connection.engine.traffic()

@@ -36,6 +36,7 @@ from laps.net.link import EXTENDED_ALPN, PEERING_ALPN, LinkEvents, QuicLink
 from laps.net.link_watch import LinkWatch
 from laps.net.quic import Endpoint
 from laps.net.reporter import Reporter
+from laps.net.reset import relay_secret
 from laps.net.senses import Senses
 from laps.relay import failover
 from laps.relay.extensions import PeerLeaving
@@ -114,7 +115,13 @@ class Runner:
         if RULES[role].accepts_peers:
             listen = self.kept.for_peers(config.peering.listen)
             self._peering = Endpoint.listen(
-                listen.host, listen.port, config.quic, PEERING_ALPNS, self.identity, self._accept
+                listen.host,
+                listen.port,
+                config.quic,
+                PEERING_ALPNS,
+                self.identity,
+                self._accept,
+                self._reset_secret(f"peers {config.peering.listen}"),
             )
             self.peer_address = Address(*self._peering.address[:2])
         self.relay = Relay(
@@ -283,7 +290,13 @@ class Runner:
         listen, names = self.kept.for_clients(config.clients.listen), alpns(config)
         try:
             return Endpoint.listen(
-                listen.host, listen.port, config.quic, names, self.identity, self.clients.accept
+                listen.host,
+                listen.port,
+                config.quic,
+                names,
+                self.identity,
+                self.clients.accept,
+                self._reset_secret(f"clients {config.clients.listen}"),
             )
         except LapsError:
             if self._peering is not None:
@@ -472,6 +485,12 @@ class Runner:
         listening = (self.config.peering.listen.host, self.config.clients.listen.host)
         names = {*listening, "localhost", "127.0.0.1"}
         return tls.self_signed(sorted(names))
+
+    def _reset_secret(self, port: str) -> bytes:
+        key = None if self.config.tls.is_self_signed else self.identity.key
+        node = self.config.node.id
+        name = socket.gethostname() if node is None else format_node_id(node)
+        return relay_secret(key, name, port)
 
     def _show(self) -> None:
         for endpoint in (self._peering, self._client_endpoint):
