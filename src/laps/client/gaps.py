@@ -77,6 +77,8 @@ class Gaps:
         "What comes before it is not missed."
         self._broken: dict[tuple[int, int | None], None] = {}
         "Streams that were given up, by group and subgroup."
+        self._complete: dict[tuple[int, int | None], None] = {}
+        "Those that have ended, the last ones: one that was sent again may be given up afterwards."
         self._ends: dict[int, int] = {}
         "Groups whose end is known: the id after their last object."
         self._tail = False
@@ -139,7 +141,10 @@ class Gaps:
         """A stream has ended, or was given up."""
         if complete:
             self._broken.pop((group, subgroup), None)
-        else:
+            self._complete[group, subgroup] = None
+            if len(self._complete) > MOST_GAPS:
+                del self._complete[next(iter(self._complete))]
+        elif (group, subgroup) not in self._complete:
             self._broken[group, subgroup] = None
             while len(self._broken) > 2 * PENDING_GROUPS:
                 del self._broken[next(iter(self._broken))]

@@ -99,6 +99,16 @@ def test_gaps_at_the_end_of_a_stream_that_was_given_up() -> None:
     assert reader.missing() == [((7, 0), (8, 0), None)]
 
 
+def test_gaps_are_none_of_a_stream_that_was_sent_again_before_it_was_given_up() -> None:
+    """The relay it came from has died, and the rest came by another way."""
+    reader = Reader()
+    reader.take(5, 0, 1, 2)
+    reader.gaps.closed(5, 0, complete=True)
+    reader.gaps.closed(5, 0, complete=False)
+    reader.take(6, 0)
+    assert reader.missing(ended=True) == []
+
+
 def test_gaps_up_to_the_end_of_a_group_that_is_known() -> None:
     reader = Reader()
     reader.take(5, 0, 1)
