@@ -47,6 +47,10 @@ class Carrier:
         self.superseded = asyncio.Event()
         "Set when there is another channel to go to."
         self.over: asyncio.Future[ConnectionClosed] = self.loop.create_future()
+        self.given_up = False
+        "The relay did not answer any more."
+        self.received = 0
+        "How often something came."
         self._room: list[asyncio.Future[None]] = []
         self._flushed: list[asyncio.Future[None]] = []
         transport.tick = self._tick
@@ -84,6 +88,17 @@ class Carrier:
         """End the session; in MoQT and QUICR alike 0 says that nothing is wrong."""
         if self.transport.established:
             self.transport.close(code, reason)
+
+    @property
+    def carried(self) -> int:
+        """A number that changes when something was sent or came."""
+        counters = self.egress.counters
+        return self.received + counters.stream_bytes + counters.datagrams
+
+    def give_up(self, reason: str) -> None:
+        """The relay does not answer: end the session."""
+        self.given_up = True
+        self.transport.abort(0, reason)
 
     def leave(self) -> None:
         """There is another channel to go to."""

@@ -199,6 +199,7 @@ class Channel(Carrier):
 
     def stream_data(self, stream_id: int, data: bytes, fin: bool) -> None:
         """As `Receiver`."""
+        self.received += 1
         if stream_id & 2:
             self.inbound.receive(stream_id, data, fin)
             return
@@ -224,6 +225,7 @@ class Channel(Carrier):
 
     def datagram(self, data: bytes) -> None:
         """As `Receiver`."""
+        self.received += 1
         self.inbound.datagram(data)
 
     def _unanswered(self) -> Iterable[asyncio.Future[Any]]:

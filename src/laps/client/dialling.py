@@ -64,6 +64,9 @@ class Dialler:
             if not (channel.transport.alpn or channel.dialect.version_in_setup):
                 hint = f" (it has named no draft: does it speak {_either(self._dialects)}?)"
             raise HandshakeFailed(f"no session with {target.url}{hint}: {error}") from None
+        except asyncio.CancelledError:
+            channel.close(reason="another relay was sooner")
+            raise
         return channel
 
     async def _connect(self, target: Target, endpoint: Endpoint, trust: Trust) -> Channel:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from asyncio import FIRST_COMPLETED
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self
 
 from laps.client.carrier import C, C_co
+from laps.client.relay_watch import RelayWatch
 from laps.client.urls import parse_url
 from laps.errors import ConfigError, HandshakeFailed, LapsError, SessionClosed
 from laps.names import track_text
@@ -30,6 +32,9 @@ log = logging.getLogger(__name__)
 # The first redial comes soon, later ones less often.
 REDIAL_FIRST_S: Final = 0.1
 REDIAL_MOST_S: Final = 5.0
+
+# A relay that does not answer within this time after one was lost has company: the next is dialled.
+HEAD_START_S: Final = 0.25
 
 # A relay that sends us away again within this time is left less quickly.
 MOVE_S: Final = 1.0
@@ -48,18 +53,36 @@ class Dials(Protocol[C_co]):
         """End all channels, and free the ports."""
 
 
-async def dial_first(dialler: Dials[C], targets: Sequence[Target]) -> tuple[Target, C]:
-    """A channel to the first of these that answers, and which that is."""
+async def dial_first(
+    dialler: Dials[C], targets: Sequence[Target], head_start_s: float | None = None
+) -> tuple[Target, C]:
+    """A channel to the first of these that answers, and which that is.
+
+    Each is dialled when the one before has failed, or has not answered within its head start.
+    """
+    if len(targets) == 1:
+        return targets[0], await dialler.dial(targets[0])
     problems: list[LapsError] = []
-    for target in targets:
-        try:
-            return target, await dialler.dial(target)
-        except LapsError as error:
-            problems.append(error)
-            if len(targets) > 1:
-                log.info("%s", error)
-    if len(problems) == 1:
-        raise problems[0]
+    dials: dict[asyncio.Task[C], Target] = {}
+    rest = deque(targets)
+    try:
+        while rest or dials:
+            if rest:
+                target = rest.popleft()
+                dials[asyncio.ensure_future(dialler.dial(target))] = target
+            wait = head_start_s if rest else None
+            done, _ = await asyncio.wait(dials, timeout=wait, return_when=FIRST_COMPLETED)
+            for task in done:
+                target = dials.pop(task)
+                try:
+                    return target, task.result()
+                except LapsError as error:
+                    problems.append(error)
+                    log.info("%s", error)
+    finally:
+        for task in dials:
+            if not task.cancel() and task.exception() is None:
+                task.result().close()  # it has answered, too
     raise HandshakeFailed("none of the relays answers: " + "; ".join(map(str, problems)))
 
 
@@ -93,6 +116,7 @@ class LastingSession(Generic[C]):
         self._attaching: asyncio.Task[None] | None = None
         self._moved_at = -MOVE_S
         self._hurried = 0
+        self._watch = RelayWatch(channel, lambda: bool(self._tracks or self._readers))
         self._keeper = asyncio.ensure_future(self._keep(channel))
 
     @property
@@ -137,6 +161,7 @@ class LastingSession(Generic[C]):
                         raise problem
         finally:
             self._keeper.cancel()
+            self._watch.close()
             self._finish(SessionClosed("the session was closed"))
             for task in (*self._retiring, *filter(None, (self._attaching,))):
                 task.cancel()
@@ -192,7 +217,7 @@ class LastingSession(Generic[C]):
                     raise why
                 log.info("%s; dialling again", why)
                 self._channel = None
-                channel = await self._redial(why)
+                channel = await self._redial(why, silent=channel.given_up)
                 self._adopt(channel)
         except SessionClosed as error:
             self._finish(error)
@@ -249,6 +274,7 @@ class LastingSession(Generic[C]):
 
     def _adopt(self, channel: C) -> None:
         self._channel = channel
+        self._watch.follow(channel)
         if self._attaching is not None:
             self._attaching.cancel()
         tracks = deque(self._tracks)
@@ -265,10 +291,15 @@ class LastingSession(Generic[C]):
             if track in self._tracks:
                 track.attach(channel)
 
-    async def _redial(self, why: SessionClosed | None) -> C:
-        """A channel to where the last one was; SessionClosed if there is none to be had."""
+    async def _redial(self, why: SessionClosed | None, *, silent: bool = False) -> C:
+        """A channel to where the last one was; SessionClosed if there is none to be had.
+
+        A relay that was silent is dialled last: it may be long before it answers.
+        """
+        order = [other for other in self._others if other != self._target]
+        order.insert(len(order) if silent else 0, self._target)
         try:
-            return await self._dial(self._target, self._others)
+            return await self._dial(order[0], order[1:])
         except LapsError as problem:
             lost = f"{why}; " if why is not None else ""
             raise SessionClosed(
@@ -279,10 +310,10 @@ class LastingSession(Generic[C]):
         """Dial until there is an answer: as long as was said, and not longer than `old` lives."""
         deadline = self.loop.time() + self._reconnect_s
         wait = REDIAL_FIRST_S
-        targets = [target, *(other for other in others if other != target)]
+        targets = [target, *others]
         while True:
             try:
-                self._target, channel = await dial_first(self._dialler, targets)
+                self._target, channel = await dial_first(self._dialler, targets, HEAD_START_S)
                 return channel
             except LapsError as error:
                 problem = error

@@ -138,6 +138,7 @@ class QuicrChannel(Carrier):
 
     def stream_data(self, stream_id: int, data: bytes, fin: bool) -> None:
         """As `Receiver`."""
+        self.received += 1
         if stream_id & 2:
             raise violation("a unidirectional stream has no place in QUICR")
         self._take(self.session.receive(stream_id, data, fin=fin))
@@ -153,6 +154,7 @@ class QuicrChannel(Carrier):
 
     def datagram(self, data: bytes) -> None:
         """As `Receiver`."""
+        self.received += 1
         try:
             datagram = decode_datagram(data)
         except QuicrViolation:

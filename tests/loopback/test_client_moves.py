@@ -1,0 +1,134 @@
+"""The relay of a client dies or stands still: the client goes to another, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+import laps
+from laps.lab.processes import free_ports
+from support.loopback import on_loop, until
+from support.programs import RelayProcess, relay_process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+# Longer than it takes on any machine that these tests run on; what it takes is measured elsewhere.
+LIMIT_S = 8.0
+
+
+class Relays:
+    """One that stays, and two that clients may go to; each a process of its own."""
+
+    def __init__(self, stays: RelayProcess, first: RelayProcess, second: RelayProcess) -> None:
+        self.stays, self.first, self.second = stays, first, second
+
+
+@pytest.fixture
+def relays(tmp_path: Path) -> Iterator[Relays]:
+    with ExitStack() as stack:
+
+        def relay(name: str, *args: str) -> RelayProcess:
+            log = tmp_path / f"{name}.log"
+            return stack.enter_context(relay_process(log, "--node-id", name, *args))
+
+        stays = relay("8:1")
+        first = relay("8:2", "--peer", stays.peers)
+        second = relay("8:3", "--peer", stays.peers)
+        stack.callback(first.process.send_signal, signal.SIGCONT)
+        stack.callback(first.process.poll)  # or else nobody knows that it was killed
+        yield Relays(stays, first, second)
+
+
+def urls(protocol: str, relays: Sequence[RelayProcess]) -> list[str]:
+    return [f"{protocol}://{relay.clients}" for relay in relays]
+
+
+async def publish(where: list[str], written: list[bytes], stop: asyncio.Event) -> None:
+    async with laps.connect(where) as session:
+        track = await session.publish("demo/moves", "track")
+        number = 0
+        while not stop.is_set():
+            data = b"%d" % number
+            await track.write(data, new_group=number % 40 == 0)
+            written.append(data)
+            number += 1
+            await asyncio.sleep(0.01)
+        await track.end()
+
+
+async def read(where: list[str], got: list[tuple[float, bytes]], used: list[str]) -> None:
+    async with laps.connect(where) as session:
+        objects = session.subscribe("demo/moves", "track", start="start")
+        async for obj in objects:
+            got.append((time.monotonic(), obj.payload))
+            used[:] = [session.relay_url]
+        assert objects.gaps == []
+
+
+@pytest.mark.parametrize(
+    ("who", "how", "protocol"),
+    [
+        ("subscriber", signal.SIGKILL, "moqt"),
+        ("subscriber", signal.SIGSTOP, "https"),
+        ("subscriber", signal.SIGSTOP, "quicr"),
+        ("publisher", signal.SIGKILL, "https"),
+        ("publisher", signal.SIGSTOP, "moqt"),
+        ("publisher", signal.SIGKILL, "quicr"),
+    ],
+)
+@on_loop
+async def test_every_object_comes_once_when_the_relay_of_a_client_dies(
+    relays: Relays, who: str, how: signal.Signals, protocol: str
+) -> None:
+    written: list[bytes] = []
+    got: list[tuple[float, bytes]] = []
+    used: list[str] = []
+    stop = asyncio.Event()
+    one = urls(protocol, [relays.stays])
+    several = urls(protocol, [relays.first, relays.second])
+    reader = asyncio.ensure_future(read(several if who == "subscriber" else one, got, used))
+    writer = asyncio.ensure_future(publish(several if who == "publisher" else one, written, stop))
+    await until(lambda: len(got) >= 215)  # a group is open: some of it was read, and some was not
+    relays.first.process.send_signal(how)
+    died = time.monotonic()
+    async with asyncio.timeout(LIMIT_S):
+        await until(lambda: got[-1][0] > died + 0.5)
+    stop.set()
+    await writer
+    await reader
+    assert [data for _, data in got] == written
+    if who == "subscriber":
+        assert used == several[1:]
+
+
+@pytest.mark.parametrize("protocol", ["moqt", "quicr"])
+@on_loop
+async def test_every_object_comes_once_when_the_only_relay_of_a_subscriber_comes_back(
+    tmp_path: Path, protocol: str
+) -> None:
+    written: list[bytes] = []
+    got: list[tuple[float, bytes]] = []
+    stop = asyncio.Event()
+    with ExitStack() as stack:
+        stays = stack.enter_context(relay_process(tmp_path / "stays.log"))
+        where = ("--listen", f"127.0.0.1:{free_ports(1)[0]}", "--peer", stays.peers)
+        first = stack.enter_context(relay_process(tmp_path / "first.log", *where))
+        reader = asyncio.ensure_future(read(urls(protocol, [first]), got, []))
+        writer = asyncio.ensure_future(publish(urls(protocol, [stays]), written, stop))
+        await until(lambda: len(got) >= 215)
+        first.kill()
+        died = time.monotonic()
+        stack.enter_context(relay_process(tmp_path / "again.log", *where))
+        async with asyncio.timeout(LIMIT_S):
+            await until(lambda: got[-1][0] > died + 0.5)
+        stop.set()
+        await writer
+        await reader
+    assert [data for _, data in got] == written
