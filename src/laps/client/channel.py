@@ -211,7 +211,7 @@ class Channel(Carrier):
     def stream_reset(self, stream_id: int, code: int) -> None:
         """As `Receiver`."""
         if stream_id & 2:
-            self.inbound.reset(stream_id)
+            self.inbound.reset(stream_id, code)
             return
         for message in self.session.stream_ended(stream_id):
             self._take(message)

@@ -16,6 +16,7 @@ from laps.sessions.moqt_objects import (
     StreamBegan,
     StreamReset,
 )
+from laps.wire.moqt.codes import ResetCode
 from laps.wire.moqt.data import ObjectStatus
 from laps.wire.moqt.objects import Object, ObjectReader, PayloadTooLarge, object_in
 
@@ -115,11 +116,12 @@ class Inbound:
         if event is not None:
             self._perform(event)
 
-    def reset(self, stream_id: int) -> None:
+    def reset(self, stream_id: int, code: int) -> None:
         """A stream was given up."""
         match self._objects.reset(stream_id):
             case StreamReset(reading):
-                self._ended(reading, complete=False)
+                # The relay has lost the publisher: it, or another, may send the rest again.
+                self._ended(reading, complete=False, goes_on=code == ResetCode.SESSION_CLOSED)
             case FetchReset(request_id):
                 if (fetch := self.fetches.get(request_id)) is not None:
                     fetch.stream_ended(complete=False)
@@ -193,12 +195,13 @@ class Inbound:
             if self._reading.pop(stream_id, None) is not None:
                 self._ended(reading, complete=True)
 
-    def _ended(self, reading: _Reading, *, complete: bool) -> None:
+    def _ended(self, reading: _Reading, *, complete: bool, goes_on: bool = False) -> None:
         owner = reading.owner
         if complete and reading.ends_group:
             owner.sink.objects([_end_of_group(reading)])
         owner.open -= 1
-        owner.sink.closed(reading.group, reading.reader.subgroup, complete=complete)
+        subgroup = reading.reader.subgroup
+        owner.sink.closed(reading.group, subgroup, complete=complete, goes_on=goes_on)
 
     def _fetched(self, event: FetchBytes) -> None:
         fetch = self.fetches.get(event.request_id)

@@ -29,8 +29,11 @@ class SubscriptionSink(Protocol):
     def objects(self, items: list[Object]) -> None:
         """Objects of one stream, or one of a datagram."""
 
-    def closed(self, group: int, subgroup: int | None, *, complete: bool) -> None:
-        """A stream of a group has ended; `complete`: it was not given up."""
+    def closed(self, group: int, subgroup: int | None, *, complete: bool, goes_on: bool) -> None:
+        """A stream of a group has ended.
+
+        `complete`: it was not given up. `goes_on`: it was, and another may bring the rest.
+        """
 
     def done(self, message: PublishDone) -> None:
         """The relay has ended the subscription; streams may still be under way."""

@@ -140,11 +140,11 @@ class Lane:
         if sequencer.waiting:
             self._advance()
 
-    def closed(self, group: int, subgroup: int | None, *, complete: bool) -> None:
+    def closed(self, group: int, subgroup: int | None, *, complete: bool, goes_on: bool) -> None:
         """As `SubscriptionSink`."""
         self._progress += 1
         self._consumer.stream_closed(group, subgroup, complete=complete)
-        self.sequencer.closed(group)
+        self.sequencer.closed(group, goes_on=goes_on)
         if self.sequencer.waiting:
             self._advance()
         self._maybe_over()

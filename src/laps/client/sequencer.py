@@ -2,8 +2,10 @@
 
 Groups travel on streams of their own, side by side. The objects of the group in hand pass at once;
 those of later groups wait until its streams are over and until every stream that the relay opened
-earlier has come: QUIC numbers streams, so one that was overtaken shows as a gap. Neither is waited
-for longer than `patience_s`. What comes of a group that has had its turn passes at once, late.
+earlier has come: QUIC numbers streams, so one that was overtaken shows as a gap. A stream that
+broke off since its publisher was lost may go on as another, which is waited for, too. None is
+waited for longer than `patience_s`. What comes of a group that has had its turn passes at once,
+late.
 """
 
 from __future__ import annotations
@@ -50,6 +52,10 @@ class Sequencer:
         "The group in hand."
         self._open: dict[int, int] = {}
         "How many streams of a group are open."
+        self._broken_off: set[int] = set()
+        "Groups whose stream may go on as another one."
+        self._settled: set[int] = set()
+        "Groups that had a stream that ended, from the one in hand on."
         self._later: dict[int, _Group] = {}
         self._order: list[int] = []
         self._waiting_since: float | None = None
@@ -57,18 +63,23 @@ class Sequencer:
     def opened(self, group: int, stream_id: int) -> None:
         """A stream has begun."""
         self._open[group] = self._open.get(group, 0) + 1
+        self._broken_off.discard(group)
         if group > self._at:
             later = self._wait(group)
             if later.stream_id is None or stream_id < later.stream_id:
                 later.stream_id = stream_id
 
-    def closed(self, group: int) -> None:
-        """A stream is over."""
+    def closed(self, group: int, *, goes_on: bool = False) -> None:
+        """A stream is over; with `goes_on` another may bring the rest."""
         left = self._open.get(group, 0) - 1
         if left > 0:
             self._open[group] = left
         else:
             self._open.pop(group, None)
+        if not goes_on:
+            self._settled.add(group)
+        elif group not in self._settled:
+            self._broken_off.add(group)
 
     def add(self, item: Object) -> bool:
         """Take an object; False if it may pass at once."""
@@ -92,7 +103,10 @@ class Sequencer:
                 return
             self._waiting_since = None
             heappop(self._order)
-            self._at = max(self._at, group)
+            if group > self._at:
+                self._at = group
+                self._settled = {it for it in self._settled if it >= group}
+                self._broken_off = {it for it in self._broken_off if it >= group}
             yield from self._later.pop(group).objects
 
     def _may_follow(self, group: int, now: float) -> bool:
@@ -100,7 +114,7 @@ class Sequencer:
             return True
         later = self._later[group]
         clear = later.stream_id is None or self._is_clear(later.stream_id)
-        if clear and self._at not in self._open:
+        if clear and self._at not in self._open and self._at not in self._broken_off:
             return True
         if self._waiting_since is None:
             self._waiting_since = now

@@ -171,8 +171,8 @@ class Lane:
     def advance(self) -> None:
         self.read += [(item.group, item.id) for item in self.sequencer.advance(self.now)]
 
-    def closed(self, group: int) -> None:
-        self.sequencer.closed(group)
+    def closed(self, group: int, *, goes_on: bool = False) -> None:
+        self.sequencer.closed(group, goes_on=goes_on)
         self.advance()
 
 
@@ -207,6 +207,47 @@ def test_but_not_for_ever() -> None:
     lane.closed(5)
     lane.add(6, 0)  # the old one is in nobody's way any more
     assert lane.read[-1] == (6, 0)
+
+
+def test_a_stream_that_broke_off_is_waited_for_until_it_goes_on() -> None:
+    lane = Lane()
+    lane.opened(0)
+    lane.add(0, 0)
+    lane.opened(1)
+    lane.add(1, 0)
+    lane.closed(0, goes_on=True)
+    assert lane.read == [(0, 0)]
+    lane.opened(0)
+    lane.add(0, 1)
+    lane.closed(0)
+    assert lane.read == [(0, 0), (0, 1), (1, 0)]
+    assert lane.sequencer.deadline is None
+
+
+def test_a_stream_that_broke_off_is_not_waited_for_where_its_rest_came_before() -> None:
+    lane = Lane()
+    lane.opened(0)
+    lane.add(0, 0)
+    lane.opened(0)
+    lane.add(0, 1)
+    lane.closed(0)
+    lane.closed(0, goes_on=True)
+    lane.opened(1)
+    lane.add(1, 0)
+    assert lane.read == [(0, 0), (0, 1), (1, 0)]
+
+
+def test_a_stream_that_broke_off_for_good_is_waited_for_as_long_as_others() -> None:
+    lane = Lane()
+    lane.opened(0)
+    lane.add(0, 0)
+    lane.closed(0, goes_on=True)
+    lane.opened(1)
+    lane.add(1, 0)
+    assert lane.read == [(0, 0)]
+    lane.now = 1.0
+    lane.advance()
+    assert lane.read == [(0, 0), (1, 0)]
 
 
 def test_groups_that_are_left_out_are_not_waited_for() -> None:
