@@ -116,7 +116,8 @@ class LastingSession(Generic[C]):
         self._attaching: asyncio.Task[None] | None = None
         self._moved_at = -MOVE_S
         self._hurried = 0
-        self._watch = RelayWatch(channel, lambda: bool(self._tracks or self._readers))
+        alone = all(other == target for other in others)
+        self._watch = RelayWatch(channel, self._is_used, alone=alone)
         self._keeper = asyncio.ensure_future(self._keep(channel))
 
     @property
@@ -185,6 +186,10 @@ class LastingSession(Generic[C]):
             self._offering.discard(track.full_name)
         self._tracks.append(track)
         track.attach(channel)
+
+    def _is_used(self) -> bool:
+        """Whether anything is published or read."""
+        return bool(self._tracks or self._readers)
 
     def dropped(self, member: Any) -> None:
         """A track or a reader is over."""

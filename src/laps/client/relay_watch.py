@@ -1,7 +1,8 @@
 """Whether the relay of a session still answers: one that does not is left for another.
 
 QUIC itself takes a relay for lost after its idle timeout of half a minute. Where something is
-published or read, a relay that is silent is asked, and left when it has not answered for a second.
+published or read, a relay that is silent is asked, and left when it has not answered for a second,
+or for five if it is the only one.
 
 Asking costs a relay a packet, and it may have ten thousand clients. So one that brings and takes
 nothing for a while is asked less often, and what comes then may be some seconds late.
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 # A relay that is there answers in a fraction of it, unless its machine stands still.
 DEAD_AFTER_S: Final = 1.0
 
+# Where there is no other to go to, a relay that is busy for a moment must not have all its clients
+# dial anew; and one that is started again says so itself, with a stateless reset.
+ALONE_DEAD_AFTER_S: Final = 5.0
+
 # A session on which nothing was sent or received for so long is quiet; then it is asked this often.
 QUIET_S: Final = 5.0
 
@@ -31,9 +36,10 @@ QUIET_S: Final = 5.0
 class RelayWatch:
     """Looks at the channel of a session, and closes it when its relay does not answer."""
 
-    def __init__(self, channel: Carrier, needed: Callable[[], bool]) -> None:
-        """`needed` says whether the session is of use to anybody."""
+    def __init__(self, channel: Carrier, needed: Callable[[], bool], *, alone: bool) -> None:
+        """`needed` says whether the session is of use to anybody; `alone`: no other is known."""
         self._needed = needed
+        self._dead_after_s = ALONE_DEAD_AFTER_S if alone else DEAD_AFTER_S
         self._loop = asyncio.get_running_loop()
         self.follow(channel)
         self._next = self._loop.call_later(LOOK_S, self._look)
@@ -42,7 +48,7 @@ class RelayWatch:
         """Look at another channel from now on."""
         now = monotonic()
         self._channel = channel
-        self._life = Liveness(now, DEAD_AFTER_S)
+        self._life = Liveness(now, self._dead_after_s)
         self._carried = -1
         self._carried_at = now
 

@@ -9,7 +9,7 @@ import pytest
 
 from laps.client import relay_watch
 from laps.client.lasting import dial_first
-from laps.client.relay_watch import DEAD_AFTER_S, QUIET_S, RelayWatch
+from laps.client.relay_watch import ALONE_DEAD_AFTER_S, DEAD_AFTER_S, QUIET_S, RelayWatch
 from laps.client.urls import parse_url
 from laps.errors import HandshakeFailed
 from laps.net.engine import Stats
@@ -49,10 +49,12 @@ class FakeChannel:
 class Watched:
     """A watch under a clock of its own."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, needed: bool = True) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *, needed: bool = True, alone: bool = False
+    ) -> None:
         self.channel = FakeChannel()
         monkeypatch.setattr(relay_watch, "monotonic", lambda: self.channel.now)
-        self.watch = RelayWatch(self.channel, lambda: needed)  # type: ignore[arg-type]
+        self.watch = RelayWatch(self.channel, lambda: needed, alone=alone)  # type: ignore[arg-type]
 
     def run(self, seconds: float, *, flowing: bool = False) -> None:
         end = self.channel.now + seconds
@@ -70,6 +72,22 @@ async def test_watch_gives_up_a_relay_that_is_silent(monkeypatch: pytest.MonkeyP
     watched.run(10.0)
     assert "no sign of life" in watched.channel.given_up
     assert watched.channel.now == pytest.approx(DEAD_AFTER_S, abs=2 * LOOK_S)
+
+
+@on_loop
+async def test_watch_is_more_patient_where_there_is_no_other_relay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watched = Watched(monkeypatch, alone=True)
+    watched.channel.answers = False
+    watched.run(3.0)
+    assert not watched.channel.given_up
+    watched.channel.answers = True
+    watched.run(60.0)
+    assert not watched.channel.given_up
+    watched.channel.answers = False
+    watched.run(QUIET_S + ALONE_DEAD_AFTER_S)
+    assert watched.channel.given_up
 
 
 @on_loop
