@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from laps.client.inflows import Inflow
 from laps.client.sequencer import Sequencer
 from laps.client.values import object_from
+from laps.types import Location
 from laps.wire.moqt.codes import DoneCode
 from laps.wire.moqt.data import ObjectStatus
 from laps.wire.moqt.messages import UNKNOWN_STREAM_COUNT
@@ -89,6 +90,8 @@ class Lane:
         self.channel = channel
         self.answer: asyncio.Future[SubscribeOk | RequestError] = channel.loop.create_future()
         self.outcome: asyncio.Future[Outcome] = channel.loop.create_future()
+        self.first: asyncio.Future[Location | None] = channel.loop.create_future()
+        "Where the first object lies that came; None if the relay has ended it without any."
         self.sequencer = Sequencer(
             channel.inbound.is_clear,
             channel.inbound.give_up_missing,
@@ -124,6 +127,8 @@ class Lane:
         """As `SubscriptionSink`."""
         dialect, sequencer = self.channel.dialect, self.sequencer
         self._progress += 1
+        if items and not self.first.done():
+            self.first.set_result(Location(items[0].group, items[0].object_id))
         passing: list[Object] = []
         cost = 0
         for item in items:
@@ -151,6 +156,8 @@ class Lane:
 
     def done(self, message: PublishDone) -> None:
         """As `SubscriptionSink`."""
+        if not self.first.done():
+            self.first.set_result(None)
         self._done = message
         self._maybe_over()
 
@@ -256,6 +263,7 @@ class Lane:
         self._stop()
         self.answer.cancel()
         self.outcome.cancel()
+        self.first.cancel()
 
     def _stop(self) -> None:
         if self._over:

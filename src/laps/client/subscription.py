@@ -325,6 +325,13 @@ class Subscription(Following):
         largest = None if isinstance(answer, RequestError) else answer.largest
         if self._lane is not None:
             self._remember(self._lane)
+        joins = largest is not None
+        if largest is None and self._seen.largest is not None:
+            # A relay that has just started has heard of the track, and not how far it has come.
+            await asyncio.wait((lane.first, lane.outcome), return_when=asyncio.FIRST_COMPLETED)
+            if not lane.first.done():
+                return False
+            largest = lane.first.result()
         if largest is None:
             return True
         if self._seen.is_forgotten(largest):
@@ -333,7 +340,9 @@ class Subscription(Following):
             self._seen.start(self._resume)
             self._gaps.start(None)
         for attempt in range(ATTEMPTS):
-            if self._resume > largest or await self._fetch(lane, largest, joins=attempt == 0):
+            if self._resume > largest or await self._fetch(
+                lane, largest, joins=joins and attempt == 0
+            ):
                 return True
             if lane.outcome.done() and isinstance(lane.outcome.result(), Lost | Overrun):
                 return False
