@@ -447,6 +447,42 @@ async def test_a_subscription_goes_on_where_it_was() -> None:
 
 
 @on_loop
+async def test_a_subscription_goes_on_at_a_relay_that_does_not_know_the_largest_object() -> None:
+    async with Meeting() as meeting:
+        first = meeting.relay
+        objects = await subscribed(meeting)
+        first.stream(ALIAS, 0, (0, b"a"), fin=False)
+        assert await take(objects, 1) == [(0, 0, b"a")]
+        first.lose()
+        await meeting.until(lambda: len(meeting.relays) == 2 and meeting.relay.heard_of(Subscribe))
+        second = meeting.relay
+        second.say(SubscribeOk(0, ALIAS, None))
+        await meeting.settle()
+        assert not second.heard_of(Fetch)
+        second.stream(ALIAS, 1, (0, b"c"), (1, b"d"))
+        await meeting.until(lambda: second.heard_of(Fetch))
+        fetch = second.last(Fetch)
+        assert fetch.range == StandaloneFetch(NAME, Location(0, 1), Location(1, 1))
+        second.fetch_stream(fetch.request_id, (0, 1, b"b"), (1, 0, b"c"))
+        second.say(FetchOk(fetch.request_id, Location(1, 1)))
+        assert await take(objects, 3) == [(0, 1, b"b"), (1, 0, b"c"), (1, 1, b"d")]
+
+
+@on_loop
+async def test_a_subscription_ends_at_a_relay_where_nothing_more_comes() -> None:
+    async with Meeting() as meeting:
+        first = meeting.relay
+        objects = await subscribed(meeting)
+        first.stream(ALIAS, 0, (0, b"a"))
+        assert await take(objects, 1) == [(0, 0, b"a")]
+        first.lose()
+        await meeting.until(lambda: len(meeting.relays) == 2 and meeting.relay.heard_of(Subscribe))
+        second = meeting.relay
+        second.say(SubscribeOk(0, ALIAS, None), PublishDone(0, DoneCode.TRACK_ENDED, 0))
+        assert await rest(objects) == []
+
+
+@on_loop
 async def test_a_relay_that_leaves_serves_until_the_next_one_does() -> None:
     async with Meeting() as meeting:
         first = meeting.relay
