@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from laps.client import connect
+    from laps.client.connect import connect
 
 __all__ = ["__version__", "connect"]
 
