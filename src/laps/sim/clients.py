@@ -94,6 +94,10 @@ class Publisher:
         self.spec = spec
         self.published: dict[ObjectId, float] = {}
         "Every object, and when the first of its group was published."
+        self.published_at: dict[ObjectId, float] = {}
+        "Every object, and when it was published itself."
+        self.abandoned: set[tuple[int, int]] = set()
+        "Tracks and groups that were given up in the middle, as nobody wanted them any more."
         self.violations: list[str] = []
         self._place = place
         self._flows: dict[TrackHash, _Flow] = {}
@@ -149,6 +153,7 @@ class Publisher:
             self.violations.append(f"publisher {self.number} was asked to stop what it never began")
         elif flow.number:
             self._groups[track] = flow.group + 1
+            self.abandoned.add(self._key(flow))
             self._place.clock.after(0, self._abandon, self._key(flow))
 
     def open_stream(self, track: TrackHash, priority: int, ttl_us: int) -> Incoming:
@@ -208,6 +213,7 @@ class Publisher:
         made = ObjectId(self.number, full_name_hash, flow.group, flow.number, is_datagram)
         first = made._replace(number=0)
         self.published[made] = self.published.get(first, now)
+        self.published_at[made] = now
         head = _PAYLOAD.pack(self.number, flow.group, flow.number)
         return head + bytes(self.spec.object_bytes)
 

@@ -23,7 +23,7 @@ from laps.errors import ConfigError, InvalidText, quote
 from laps.types import NodeId, format_node_id, parse_node_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from random import Random
 
     from laps.sim.network import Network
@@ -153,17 +153,24 @@ def _refuse(item: str, problem: str) -> NoReturn:
 
 
 def random_faults(
-    topology: Topology, number: int, rng: Random, start_s: float = 0.0
+    topology: Topology,
+    number: int,
+    rng: Random,
+    start_s: float = 0.0,
+    spared: Collection[NodeId] = (),
 ) -> list[Fault]:
-    """Faults by chance, each with what mends it."""
+    """Faults by chance, each with what mends it; nodes that are `spared` stay up."""
     faults = []
+    nodes = [node for node in topology.nodes if node.id not in spared]
     at_s = start_s
     for _ in range(number):
         at_s += rng.expovariate(1 / RANDOM_APART_S)
         mended_s = at_s + rng.uniform(*RANDOM_MEND_S)
         kind = rng.choice(("crash", "crash", "stop", "cut", "cut", "flap", "delay"))
+        if kind in ("crash", "stop") and not nodes:
+            kind = "cut"
         if kind in ("crash", "stop"):
-            node = (rng.choice(topology.nodes).id,)
+            node = (rng.choice(nodes).id,)
             faults += [Fault(at_s, kind, node), Fault(mended_s, "restart", node)]
             continue
         link = rng.choice(topology.links)

@@ -85,6 +85,9 @@ class Host(Protocol):
     def link_silent(self, link: LinkEnd, *, silent: bool) -> None:
         """Nothing is heard of the other end; or it is heard again."""
 
+    def link_lost(self, data: bytes) -> None:
+        """The wire has lost a datagram by itself, which a relay is not told."""
+
     def link_writable(self, link: LinkEnd) -> None:
         """There is room for control messages again."""
 
@@ -354,8 +357,11 @@ class LinkEnd:
         traffic.datagrams += 1
         traffic.datagram_bytes += len(data)
         too_large = len(data) > DATAGRAM_BYTES
-        if too_large or self.cable.is_cut or lane.waiting_s > QUEUE_S or lane.loses():
+        by_fault = too_large or self.cable.is_cut
+        if by_fault or lane.waiting_s > QUEUE_S or lane.loses():
             traffic.lost_datagrams += 1
+            if not by_fault:
+                self.host.link_lost(data)
             return
         arrival = max(lane.arrival(len(data)), self.other.opened_at)
         self.cable.clock.at(arrival, self._receive_datagram, data, self.host.passed)

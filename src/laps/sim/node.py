@@ -196,6 +196,10 @@ class SimNode:
             tell = suspicion.silent if silent else suspicion.heard
             self._call(link, partial(tell, link.id, self.clock.now))
 
+    def link_lost(self, data: bytes) -> None:
+        """As `Host`."""
+        self._trace.datagram_lost(data)
+
     def link_writable(self, link: LinkEnd) -> None:
         """As `Host`."""
         if self.relay is not None:

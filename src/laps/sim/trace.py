@@ -72,6 +72,8 @@ class Trace:
         self.loops: list[Loop] = []
         self.repeats: list[tuple[ObjectId, NodeId]] = []
         "Objects that came to a node by two ways."
+        self.lost: set[ObjectId] = set()
+        "Objects in datagrams of which a wire has lost a copy by itself."
         self.violations: list[str] = []
         self._streams: dict[LinkEnd, dict[int, _Stream]] = {}
 
@@ -108,6 +110,13 @@ class Trace:
             publisher, group, number = found
             made = ObjectId(publisher, header.full_name_hash, group, number, True)
             self._arrived(link, to, made, now)
+
+    def datagram_lost(self, data: bytes) -> None:
+        """A datagram is lost, as datagrams are."""
+        header, payload = decode_datagram(data)
+        if (found := read_datagram(bytes(payload))) is not None:
+            publisher, group, number = found
+            self.lost.add(ObjectId(publisher, header.full_name_hash, group, number, True))
 
     def reset(self, link: LinkEnd, stream_id: int) -> None:
         """A stream was given up."""

@@ -29,6 +29,7 @@ class Recorder:
     datagrams: list[tuple[float, bytes]] = field(default_factory=list)
     resets: list[tuple[int, int]] = field(default_factory=list)
     closes: list[tuple[float, str]] = field(default_factory=list)
+    lost: list[bytes] = field(default_factory=list)
     writable: int = 0
     needed: bool = False
     silences: list[tuple[float, bool]] = field(default_factory=list)
@@ -53,6 +54,9 @@ class Recorder:
 
     def link_reset(self, link: LinkEnd, stream_id: int, code: int) -> None:
         self.resets.append((stream_id, code))
+
+    def link_lost(self, data: bytes) -> None:
+        self.lost.append(data)
 
     def link_writable(self, link: LinkEnd) -> None:
         self.writable += 1
@@ -155,6 +159,8 @@ def test_datagrams_are_lost_for_good_and_too_large_ones_never_leave() -> None:
     traffic = pair.a.lane.traffic
     assert 20 < len(pair.far.datagrams) < 80
     assert traffic.lost_datagrams + len(pair.far.datagrams) == traffic.datagrams == 101
+    # What never left was not lost by the wire.
+    assert len(pair.near.lost) == traffic.lost_datagrams - 1
 
 
 def test_a_narrow_cable_takes_its_time_and_drops_what_waits_too_long() -> None:

@@ -1,0 +1,223 @@
+"""Families of networks: from a seed to what went wrong in it, for tests and for `laps sim sweep`.
+
+A family makes a network from a seed, lets things happen to it, and checks what is to hold. A seed
+always gives the same run, so the number of one that fails is all that is needed to see it again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from laps.errors import LapsError
+from laps.relay.settings import RelaySettings
+from laps.sim import generators
+from laps.sim.delivery import Partitions, check_whole
+from laps.sim.faults import random_faults
+from laps.sim.invariants import (
+    check_always,
+    check_delivery,
+    check_empty,
+    check_no_clients,
+    check_paths,
+    check_subscribes,
+)
+from laps.sim.network import Network
+from laps.tracks.cache import CacheLimits
+from laps.types import PeerMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from laps.sim.faults import Fault
+    from laps.sim.topology import Publisher, Topology
+    from laps.types import NodeId
+
+# Large enough for a tree with several ways, small enough for a second or two.
+NODES: Final = 30
+FAULTS: Final = 8
+
+# Nothing that a relay may be asked to repeat has left its cache.
+FAILOVER_CACHE: Final = CacheLimits(total_bytes=1 << 24, track_bytes=1 << 22, age_s=60.0)
+# What is published in the last seconds may still be under repair.
+REPAIR_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Networks of a kind."""
+
+    name: str
+    summary: str
+    "One sentence."
+    check: Callable[[int], list[str]]
+    "What does not hold for a seed."
+
+
+# --- what families share ---------------------------------------------------------------------
+
+
+def let_happen(network: Network, faults: Iterable[Fault]) -> None:
+    """Have each fault happen at its time, counted from now."""
+    start = network.now
+    for fault in faults:
+        network.run(max(0.0, start + fault.at_s - network.now))
+        fault.strike(network)
+
+
+def check_rest(network: Network) -> list[str]:
+    """Come to rest, publish for a while, and look at everything."""
+    network.settle()
+    found = [*check_always(network), *check_paths(network), *check_subscribes(network)]
+    since = network.now
+    network.run(3.0)
+    until = since + 2.0
+    network.run(2.0)
+    return found + check_delivery(network, since, until) + check_always(network)
+
+
+def check_end(network: Network) -> list[str]:
+    """Everybody leaves, the clients first."""
+    network.dismiss_clients()
+    network.settle()
+    found = check_no_clients(network)
+    network.part()
+    network.settle()
+    return found + check_empty(network)
+
+
+# --- random networks -------------------------------------------------------------------------
+
+
+def disturb(seed: int, control_bytes: float = inf) -> Network:
+    """A random network to which random things happen; some or all of it speaks the extensions."""
+    topology = generators.with_clients(
+        generators.random(NODES, seed), 4, 12, seed, change=_some_datagrams
+    )
+    extended = (0.0, 0.5, 1.0)[seed % 3]
+    network = Network(topology, seed, extended=extended, control_bytes=control_bytes)
+    network.settle()
+    let_happen(network, random_faults(topology, FAULTS, Random(seed)))  # noqa: S311 - no secret
+    return network
+
+
+def _some_datagrams(publisher: Publisher) -> Publisher:
+    return msgspec.structs.replace(publisher, datagrams=0.3)
+
+
+def _random(seed: int) -> list[str]:
+    network = disturb(seed)
+    return check_rest(network) + check_end(network)
+
+
+def _narrow(seed: int) -> list[str]:
+    """A message or two at a time: everything else waits at the relay that is to send it."""
+    network = disturb(seed, control_bytes=200)
+    return check_rest(network) + check_end(network)
+
+
+# --- both sides dial -------------------------------------------------------------------------
+
+
+def both_dial(seed: int) -> Topology:
+    """A random network in which both sides dial each link, and much is lost and sent again."""
+    topology = generators.random(9, seed)
+    links = [
+        msgspec.structs.replace(link, dial="both", loss=0.3) if link.mode is PeerMode.BOTH else link
+        for link in topology.links
+    ]
+    return msgspec.structs.replace(topology, links=tuple(links))
+
+
+def _both_dial(seed: int) -> list[str]:
+    """Once at rest, and once with clients and faults."""
+    quiet = Network(both_dial(seed), seed)
+    quiet.settle()
+    found = check_paths(quiet)
+    topology = generators.with_clients(both_dial(seed), 3, 6, seed)
+    network = Network(topology, seed)
+    network.settle()
+    let_happen(network, random_faults(topology, 6, Random(seed)))  # noqa: S311 - no secret
+    network.settle()
+    found += [*check_always(network), *check_paths(network), *check_subscribes(network)]
+    return found + check_end(network)
+
+
+# --- failover --------------------------------------------------------------------------------
+
+
+def failover(seed: int) -> tuple[Network, list[Fault]]:
+    """A network whose relays all speak the extensions, and what is to happen to it.
+
+    Nothing happens to a node that has clients: what they miss, relays have lost. Links of such a
+    node are cut and flap like all others.
+    """
+    rng = Random(seed)  # noqa: S311 - no secret
+    if seed % 2:
+        plain = generators.regions(rng.randint(2, 4), 3, rng.randint(4, 10), seed=seed)
+    else:
+        plain = _without_stubs(generators.random(rng.randint(8, 24), seed))
+    topology = generators.with_clients(plain, 3, 8, seed, change=_streams_or_datagrams)
+    settings = RelaySettings(cache=FAILOVER_CACHE)
+    network = Network(topology, seed, extended=1.0, settings=settings)
+    spared = {client.node for client in (*topology.publishers, *topology.subscribers)}
+    return network, random_faults(topology, FAULTS, rng, spared=spared)
+
+
+def _without_stubs(topology: Topology) -> Topology:
+    stubs = {node.id for node in topology.nodes if node.type == "stub"}
+
+    def stays(*node_ids: NodeId) -> bool:
+        return stubs.isdisjoint(node_ids)
+
+    return msgspec.structs.replace(
+        topology,
+        nodes=tuple(node for node in topology.nodes if stays(node.id)),
+        links=tuple(link for link in topology.links if stays(link.a, link.b)),
+    )
+
+
+def _streams_or_datagrams(publisher: Publisher) -> Publisher:
+    """Every third has datagrams only; a group of the others is a second long, and often open."""
+    share = 1.0 if publisher.namespace[-1] == "2" else 0.0
+    return msgspec.structs.replace(publisher, datagrams=share)
+
+
+def _failover(seed: int) -> list[str]:
+    network, faults = failover(seed)
+    network.settle()
+    since = network.now
+    partitions = Partitions(network)
+    let_happen(network, faults)
+    network.settle()
+    until = network.now
+    network.run(REPAIR_S)
+    found = check_whole(network, partitions, since, until) + check_always(network)
+    return found + check_end(network)
+
+
+# --- all of them -----------------------------------------------------------------------------
+
+FAMILIES: Final = {
+    family.name: family
+    for family in (
+        Family("random", "Random networks to which random things happen.", _random),
+        Family("narrow", "The same over links that take a message or two at a time.", _narrow),
+        Family("both-dial", "Networks in which both sides dial each link.", _both_dial),
+        Family(
+            "failover", "Relays and links die, and no object is lost or comes twice.", _failover
+        ),
+    )
+}
+
+
+def findings(family: str, seed: int) -> list[str]:
+    """What does not hold; a run that cannot go on is a finding too."""
+    try:
+        return FAMILIES[family].check(seed)
+    except LapsError as error:
+        return [f"{type(error).__name__}: {error}"]
