@@ -194,7 +194,8 @@ class Edge:
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
         self.context.is_sooner = False
-        due = [self.context.timers.next]
+        due = self.context.timers.next
         if len(self.relay.tracks) or self.context.holding:
-            due.append(self._expire_at or 0.0)
-        return min((at for at in due if at is not None), default=None)
+            expire_at = self._expire_at or 0.0
+            return expire_at if due is None else min(due, expire_at)
+        return due

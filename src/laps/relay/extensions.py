@@ -351,12 +351,13 @@ class Extensions:
         """When `tick` wants to be called."""
         if self._closed or self._unconfirmed or self.namespaces.is_purging:
             return 0.0
-        due = [
-            self._metrics_at,
-            self.namespaces.next_expiry,
-            *(confirming.due for confirming in self._confirming.values()),
-        ]
-        return min((at for at in due if at is not None), default=None)
+        due = self._metrics_at
+        if (at := self.namespaces.next_expiry) is not None and (due is None or at < due):
+            due = at
+        for confirming in self._confirming.values():
+            if due is None or confirming.due < due:
+                due = confirming.due
+        return due
 
     def is_idle(self) -> bool:
         """Whether nothing is about to be said or dropped."""

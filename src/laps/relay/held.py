@@ -86,5 +86,8 @@ class HeldData:
 
     def next_expiry(self) -> float | None:
         """When `expired` has something to take."""
-        heads = (queue.items[0] for queue in self._queues.values() if queue.items)
-        return min((item.deadline for item in heads), default=None)
+        due: float | None = None
+        for queue in self._queues.values():
+            if queue.items and (due is None or queue.items[0].deadline < due):
+                due = queue.items[0].deadline
+        return due

@@ -39,7 +39,7 @@ from laps.relay.settings import RelayCounters, RelaySettings
 from laps.relay.sizes import sizes_of
 from laps.relay.subscribes import SubscribeExchange
 from laps.relay.suspicion import Suspicion
-from laps.relay.timers import Due, Timers
+from laps.relay.timers import Due, Timers, earliest
 from laps.routing.avoided import Avoided
 from laps.routing.forwarding import Fib
 from laps.routing.route import Router
@@ -434,8 +434,7 @@ class Relay:
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
-        due = [self._timers.next, *(part.deadline() for part in self._due)]
-        return min((at for at in due if at is not None), default=None)
+        return earliest(self._due, self._timers.next)
 
     def drain(self, now: float) -> None:
         """Say that we leave, stay for the grace, and stop."""

@@ -377,8 +377,11 @@ class SubscribeExchange:
         """When `tick` wants to be called."""
         if self._is_busy:
             return 0.0
-        due = [self._subscribes.next_expiry, next(iter(self._orphans.values()), None)]
-        return min((at for at in due if at is not None), default=None)
+        due = self._subscribes.next_expiry
+        if not self._orphans:
+            return due
+        orphan = next(iter(self._orphans.values()))
+        return orphan if due is None else min(due, orphan)
 
     @property
     def is_idle(self) -> bool:

@@ -7,7 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 
 # 30 µs each.
@@ -22,6 +22,14 @@ class Due(Protocol):
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called: a time that is past means in the next turn."""
+
+
+def earliest(parts: Iterable[Due], due: float | None) -> float | None:
+    """When the first of these wants to be called, or something else is due."""
+    for part in parts:
+        if (at := part.deadline()) is not None and (due is None or at < due):
+            due = at
+    return due
 
 
 class Timers:

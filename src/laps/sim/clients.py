@@ -375,6 +375,8 @@ class SubgroupReader:
         """`alias` is what the header has to say, if that is known."""
         self.alias = alias
         self._unread = b""
+        self._wanted = 0
+        "How many bytes have to be unread before there is anything to find in them."
         self._group: int | None = None
         self._next = 0
 
@@ -386,14 +388,15 @@ class SubgroupReader:
     def read(self, data: bytes | memoryview) -> list[tuple[int, int, int]]:
         """Publisher, group and number of each object that these bytes complete."""
         self._unread += data
-        found = []
+        found: list[tuple[int, int, int]] = []
         try:
             if self._group is None:
                 self._read_header()
-            while True:
+            while len(self._unread) > self._wanted:
                 found.append(self._read_object())
         except Incomplete:
-            return found
+            pass
+        return found
 
     def _read_header(self) -> None:
         view = self._unread
@@ -416,7 +419,9 @@ class SubgroupReader:
         if (delta and self._next) or size < _PAYLOAD.size:
             raise ValueError(f"an object has delta {delta} and {size} bytes")
         if len(view) - start < size:
+            self._wanted = start + size - 1
             raise Incomplete
+        self._wanted = 0
         publisher, group, number = _PAYLOAD.unpack_from(view, start)
         # A stream that goes on with one that broke off begins behind what that had.
         self._next = self._next or delta

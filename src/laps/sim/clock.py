@@ -28,7 +28,9 @@ class Clock:
 
     def at(self, time: float, callback: Callable[..., None], *args: object) -> None:
         """Make a call at a time, or now if that is past."""
-        heappush(self._queue, (max(time, self.now), next(self._order), callback, args))
+        if time < self.now:
+            time = self.now
+        heappush(self._queue, (time, next(self._order), callback, args))
 
     def after(self, delay_s: float, callback: Callable[..., None], *args: object) -> None:
         """Make a call in a while."""
@@ -51,11 +53,14 @@ class Clock:
 
     def run(self, until: float) -> None:
         """Let happen what is due up to a time; then it is that time."""
-        queue = self._queue
-        while queue and queue[0][0] <= until:
-            self.now, _, callback, args = heappop(queue)
-            self.events += 1
-            callback(*args)
+        queue, done = self._queue, 0
+        try:
+            while queue and queue[0][0] <= until:
+                self.now, _, callback, args = heappop(queue)
+                done += 1
+                callback(*args)
+        finally:
+            self.events += done
         self.now = until
 
     def run_until_idle(self, limit: float) -> bool:

@@ -6,9 +6,11 @@ always gives the same run, so the number of one that fails is all that is needed
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
 from math import inf
 from random import Random
+from traceback import format_exc
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -56,6 +58,25 @@ class Family:
     "One sentence."
     check: Callable[[int], list[str]]
     "What does not hold for a seed."
+
+    def findings(self, seed: int) -> list[str]:
+        """What does not hold; a run that cannot go on is a finding too.
+
+        Nearly all that a network makes lives to its end, so it is not looked through for what can
+        be freed before that: it takes a tenth of the time.
+        """
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            return self.check(seed)
+        except LapsError as error:
+            return [f"{type(error).__name__}: {error}"]
+        except Exception:  # noqa: BLE001 - whatever it is, the other seeds are to be run too
+            return [format_exc()]
+        finally:
+            gc.collect()
+            if was_enabled:
+                gc.enable()
 
 
 # --- what families share ---------------------------------------------------------------------
@@ -216,8 +237,5 @@ FAMILIES: Final = {
 
 
 def findings(family: str, seed: int) -> list[str]:
-    """What does not hold; a run that cannot go on is a finding too."""
-    try:
-        return FAMILIES[family].check(seed)
-    except LapsError as error:
-        return [f"{type(error).__name__}: {error}"]
+    """What does not hold in a network of a family that is named."""
+    return FAMILIES[family].findings(seed)

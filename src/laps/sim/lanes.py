@@ -60,21 +60,26 @@ class Lane:
         self.conditions = conditions
         self.traffic = Traffic()
         self._clock = clock
-        self._busy_until = 0.0
+        self.busy_until = 0.0
+        "When what was sent before has left."
+        self._random = clock.rng.random
 
     @property
     def waiting_s(self) -> float:
         """How long data sent now waits for what was sent before."""
-        return max(0.0, self._busy_until - self._clock.now)
+        return max(0.0, self.busy_until - self._clock.now)
 
     def arrival(self, size: int, *, urgent: bool = False) -> float:
         """When bytes sent now are there; what is urgent does not wait for the rest."""
         conditions, now = self.conditions, self._clock.now
-        arrival = now + self.flight_s()
+        flight_s = conditions.delay_s
+        if conditions.jitter_s:
+            flight_s += conditions.jitter_s * self._random()
+        arrival = now + flight_s
         if conditions.bytes_per_s != inf:
             sending_s = size / conditions.bytes_per_s
             arrival += sending_s if urgent else sending_s + self.waiting_s
-            self._busy_until = max(self._busy_until, now) + sending_s
+            self.busy_until = max(self.busy_until, now) + sending_s
         return arrival
 
     def flight_s(self) -> float:
@@ -82,19 +87,24 @@ class Lane:
         conditions = self.conditions
         if not conditions.jitter_s:
             return conditions.delay_s
-        return conditions.delay_s + conditions.jitter_s * self._clock.rng.random()
+        return conditions.delay_s + conditions.jitter_s * self._random()
 
     def loses(self) -> bool:
         """Whether a packet is lost this time."""
         loss = self.conditions.loss
-        return loss > 0 and self._clock.rng.random() < loss
+        return loss > 0 and self._random() < loss
 
     def reliable_arrival(self, size: int, *, urgent: bool) -> float:
         """When bytes sent now are there, sent again as often as they are lost."""
-        arrival = self.arrival(size, urgent=urgent)
-        while self.loses():
-            self.traffic.retransmissions += 1
-            arrival += LOSS_RTTS * 2 * self.conditions.delay_s + LOSS_LEAST_S
+        conditions = self.conditions
+        if conditions.jitter_s or conditions.bytes_per_s != inf:
+            arrival = self.arrival(size, urgent=urgent)
+        else:
+            arrival = self._clock.now + conditions.delay_s
+        if loss := conditions.loss:
+            while self._random() < loss:
+                self.traffic.retransmissions += 1
+                arrival += LOSS_RTTS * 2 * conditions.delay_s + LOSS_LEAST_S
         return arrival
 
 

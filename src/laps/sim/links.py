@@ -13,6 +13,7 @@ heals or each end gives up on its own.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -70,8 +71,8 @@ class Host(Protocol):
     def link_opened(self, link: LinkEnd) -> None:
         """The handshake is over."""
 
-    def link_data(self, link: LinkEnd, stream_id: int, data: bytes, fin: bool) -> None:
-        """Bytes of a stream, after those before."""
+    def link_data(self, link: LinkEnd, stream_id: int, pieces: list[bytes], fin: bool) -> None:
+        """Bytes of a stream, after those before; one piece is read after the other."""
 
     def link_datagram(self, link: LinkEnd, data: bytes) -> None:
         """A datagram."""
@@ -123,7 +124,8 @@ class Cable:
     @property
     def rtt_s(self) -> float:
         """A round trip without chance or queue."""
-        return sum(lane.conditions.delay_s for lane in self.lanes)
+        there, back = self.lanes
+        return there.conditions.delay_s + back.conditions.delay_s
 
     def cut(self) -> None:
         """Lose everything from now on, without a word to anybody."""
@@ -163,8 +165,8 @@ class Outgoing:
     __slots__ = (
         "_link",
         "_passed",
+        "_patience_s",
         "_tail",
-        "_ttl_s",
         "is_gone",
         "over",
         "ready_at",
@@ -181,17 +183,17 @@ class Outgoing:
         self.ready_at = 0.0
         "When the last chunk so far can be read."
         self._passed = link.host.passed
-        self._ttl_s = ttl_s
+        self._patience_s = min(ttl_s, QUEUE_S)
         self._link = link
         self._tail: _Chunk | None = None
 
     def write(self, data: bytes | memoryview, now: float) -> bool:
         """As `OutStream.write`."""
-        return self._send(bytes(data), fin=False)
+        return self._send(bytes(data), False)
 
     def finish(self, data: bytes | memoryview, now: float) -> bool:
         """As `OutStream.finish`."""
-        return self._send(bytes(data), fin=True)
+        return self._send(bytes(data), True)
 
     def reset(self, code: int, now: float = 0.0) -> None:
         """As `OutStream.reset`."""
@@ -200,50 +202,63 @@ class Outgoing:
         self._end()
         self._link.transmit_frame(self._receive_reset, code)
 
-    def _send(self, data: bytes, *, fin: bool) -> bool:
+    def _send(self, data: bytes, fin: bool) -> bool:
         link = self._link
         if self.over or not link.is_open:
             self.over = True
             return False
         if not self.urgent:
-            link.lane.traffic.stream_bytes += len(data)
-            if link.lane.waiting_s > min(self._ttl_s, QUEUE_S):
-                link.lane.traffic.dropped_streams += 1
+            lane = link.lane
+            lane.traffic.stream_bytes += len(data)
+            if lane.busy_until - link.cable.clock.now > self._patience_s:
+                lane.traffic.dropped_streams += 1
                 self.reset(DROPPED)
                 return False
         if fin:
             self._end()
-        pieces = link.cut(data)
+        is_cut = link.cable.is_cut
+        if (pieces := link.cut(data)) is None:
+            if is_cut:
+                link.hold(partial(self.arrive, data, fin, False))
+            else:
+                self.arrive(data, fin, False)
+            return True
+        last = len(pieces) - 1
         for index, piece in enumerate(pieces):
-            last = index == len(pieces) - 1
-            link.transmit(self, piece, fin=fin and last, apart=index > 0)
+            if is_cut:
+                link.hold(partial(self.arrive, piece, fin and index == last, index > 0))
+            else:
+                self.arrive(piece, fin and index == last, index > 0)
         return True
 
-    def arrive(self, data: bytes, *, fin: bool, apart: bool) -> None:
+    def arrive(self, data: bytes, fin: bool, apart: bool) -> None:
         """Put a chunk on its way, to be read no earlier than those before."""
         link = self._link
-        clock = link.cable.clock
         arrival = link.lane.reliable_arrival(len(data), urgent=self.urgent)
-        arrival = max(arrival, link.other.opened_at)
+        if arrival < link.other.opened_at:
+            arrival = link.other.opened_at
         tail = self._tail
-        if tail is not None and not tail.is_read and not apart and arrival <= self.ready_at:
-            tail.parts.append(data)
-            tail.fin = fin
-            return
-        self.ready_at = max(self.ready_at, arrival)
+        if arrival <= self.ready_at:
+            if tail is not None and not tail.is_read:
+                if apart:
+                    tail.pieces.append(data)
+                else:
+                    tail.pieces[-1] += data
+                tail.fin = fin
+                return
+        else:
+            self.ready_at = arrival
         self._tail = chunk = _Chunk([data], fin)
-        clock.at(self.ready_at, self._read, chunk)
+        link.cable.clock.at(self.ready_at, self._read, chunk)
 
     def _read(self, chunk: _Chunk) -> None:
         chunk.is_read = True
         other = self._link.other
         if other.is_open and not self.is_gone:
-            parts = chunk.parts
-            data = parts[0] if len(parts) == 1 else b"".join(parts)
             other.passed = self._passed
-            other.host.link_data(other, self.stream_id, data, chunk.fin)
+            other.host.link_data(other, self.stream_id, chunk.pieces, chunk.fin)
             if self.urgent:
-                self._link.control_read(len(data))
+                self._link.control_read(sum(map(len, chunk.pieces)))
 
     def _receive_reset(self, code: int) -> None:
         self.is_gone = True
@@ -257,9 +272,9 @@ class Outgoing:
 
 @dataclass(slots=True)
 class _Chunk:
-    """Bytes of a stream that become readable at one moment."""
+    """Bytes of a stream that become readable at one moment, in the pieces they are read in."""
 
-    parts: list[bytes]
+    pieces: list[bytes]
     fin: bool
     is_read: bool = False
 
@@ -481,27 +496,24 @@ class LinkEnd:
         self._srtt_s = before + SRTT_GAIN * (sample - before) if before else sample
         return self._srtt_s != before
 
-    def cut(self, data: bytes) -> list[bytes]:
-        """The pieces in which a write arrives."""
+    def cut(self, data: bytes) -> list[bytes] | None:
+        """The pieces in which a write arrives; None if it arrives as it is."""
         rng = self.cable.clock.rng
         if len(data) < 2 or rng.random() >= self.lane.conditions.split:
-            return [data]
+            return None
         places = sorted({rng.randrange(1, len(data)) for _ in range(rng.randint(1, 3))})
         return [data[i:j] for i, j in zip([0, *places], [*places, len(data)], strict=True)]
 
-    def transmit(self, stream: Outgoing, data: bytes, *, fin: bool, apart: bool) -> None:
-        """Send a chunk, when the cable carries."""
-        if self.cable.is_cut:
-            self._held.append(lambda: stream.arrive(data, fin=fin, apart=apart))
-        else:
-            stream.arrive(data, fin=fin, apart=apart)
+    def hold(self, send: Callable[[], None]) -> None:
+        """Send something when the cable carries again."""
+        self._held.append(send)
 
     def transmit_frame(self, receive: Callable[..., None], *args: object) -> None:
         """Have something received at the other end that is reliable and in no order."""
         if not self.is_open:
             return
         if self.cable.is_cut:
-            self._held.append(lambda: self.transmit_frame(receive, *args))
+            self.hold(partial(self.transmit_frame, receive, *args))
             return
 
         def arrive() -> None:

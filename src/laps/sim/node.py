@@ -52,7 +52,9 @@ class SimNode:
         self.spec = spec
         self.node_id: NodeId = spec.id
         self.role = Role(spec.type)
-        self.passed = frozenset({spec.id})
+        self.passed = self._alone = frozenset({spec.id})
+        self._joined: dict[frozenset[NodeId], frozenset[NodeId]] = {}
+        "The nodes that something has passed when it came here, and with this one."
         self.clock = clock
         self.relay: Relay | None = None
         self.edge: Edge | None = None
@@ -162,21 +164,35 @@ class SimNode:
             now = self.clock.now
             self._call(link, partial(self.relay.link_opened, link, now, link.mode))
 
-    def link_data(self, link: LinkEnd, stream_id: int, data: bytes, fin: bool) -> None:
+    def link_data(self, link: LinkEnd, stream_id: int, pieces: list[bytes], fin: bool) -> None:
         """As `Host`."""
-        if self.relay is None:
+        relay, edge = self.relay, self.edge
+        if relay is None or edge is None:
             return
-        now = self.clock.now
+        now, last = self.clock.now, len(pieces) - 1
         if stream_id & 2:
-            self._trace.data(link, self.node_id, stream_id, data, fin, now)
-            self.passed |= link.passed
-        self._call(link, partial(self.relay.link_data, link, stream_id, data, fin, now))
+            whole = b"".join(pieces) if last else pieces[0]
+            self._trace.data(link, self.node_id, stream_id, whole, fin, now)
+        for number, piece in enumerate(pieces):
+            if not link.is_open:
+                break
+            if stream_id & 2:
+                self._pass(link)
+            # As `_call`, written out: nothing is called as often.
+            try:
+                relay.link_data(link, stream_id, piece, fin and number == last, now)
+            except RemoteProtocolError as error:
+                self._violated(link, error)
+            self.passed = self._alone
+            if number < last:
+                self._perform(relay, edge, now)
+        self.touched()
 
     def link_datagram(self, link: LinkEnd, data: bytes) -> None:
         """As `Host`."""
         if self.relay is not None:
             self._trace.datagram(link, self.node_id, data, self.clock.now)
-            self.passed |= link.passed
+            self._pass(link)
             self._call(link, partial(self.relay.link_datagram, link, data, self.clock.now))
 
     def link_reset(self, link: LinkEnd, stream_id: int, code: int) -> None:
@@ -226,28 +242,45 @@ class SimNode:
         try:
             call()
         except RemoteProtocolError as error:
-            # Every relay here is ours: one of them is wrong.
-            self.violations.append(f"{self.clock.now:.3f} {self.name}: {error!r}")
-            link.close(error.code, str(error))
-        self.passed = frozenset({self.node_id})
+            self._violated(link, error)
+        self.passed = self._alone
         self.touched()
+
+    def _violated(self, link: LinkEnd, error: RemoteProtocolError) -> None:
+        # Every relay here is ours: one of them is wrong.
+        self.violations.append(f"{self.clock.now:.3f} {self.name}: {error!r}")
+        link.close(error.code, str(error))
+
+    def _pass(self, link: LinkEnd) -> None:
+        """What is dealt with now has passed the nodes that it came by, and this one."""
+        joined = self._joined.get(link.passed)
+        if joined is None:
+            joined = self._joined[link.passed] = self._alone | link.passed
+        self.passed = joined
 
     # -- its timer -------------------------------------------------------------------------------
 
     def touched(self) -> None:
         """As `Place`."""
-        if self.relay is None or self.edge is None:
+        relay, edge = self.relay, self.edge
+        if relay is None or edge is None:
             return
-        self.edge.perform(self.clock.now)
-        while self.relay.events:
-            self.edge.observe(self.relay.events.popleft(), self.clock.now)
-            self.edge.perform(self.clock.now)
-        due = (self.relay.deadline(), self.edge.deadline())
-        deadline = min((at for at in due if at is not None), default=None)
+        now = self.clock.now
+        self._perform(relay, edge, now)
+        deadline, edge_at = relay.deadline(), edge.deadline()
+        if edge_at is not None and (deadline is None or edge_at < deadline):
+            deadline = edge_at
         if deadline is None or (self._tick_at is not None and self._tick_at <= deadline):
             return
-        self._tick_at = max(deadline, self.clock.now)
-        self.clock.at(self._tick_at, self._tick, self.relay, self._tick_at)
+        self._tick_at = max(deadline, now)
+        self.clock.at(self._tick_at, self._tick, relay, self._tick_at)
+
+    @staticmethod
+    def _perform(relay: Relay, edge: Edge, now: float) -> None:
+        edge.perform(now)
+        while relay.events:
+            edge.observe(relay.events.popleft(), now)
+            edge.perform(now)
 
     def _tick(self, relay: Relay, due: float) -> None:
         if self.relay is not relay or self._tick_at != due:

@@ -81,7 +81,9 @@ class Trace:
         self, link: LinkEnd, to: NodeId, stream_id: int, data: bytes, fin: bool, now: float
     ) -> None:
         """Bytes of a data stream arrive."""
-        streams = self._streams.setdefault(link, {})
+        streams = self._streams.get(link)
+        if streams is None:
+            streams = self._streams[link] = {}
         stream = streams.get(stream_id)
         if stream is None:
             stream = streams[stream_id] = _Stream()

@@ -46,8 +46,10 @@ class Recorder:
     def link_opened(self, link: LinkEnd) -> None:
         self.links.append(link)
 
-    def link_data(self, link: LinkEnd, stream_id: int, data: bytes, fin: bool) -> None:
-        self.data.setdefault(stream_id, []).append((self.clock.now, data, fin))
+    def link_data(self, link: LinkEnd, stream_id: int, pieces: list[bytes], fin: bool) -> None:
+        for number, piece in enumerate(pieces, start=1):
+            is_last = number == len(pieces)
+            self.data.setdefault(stream_id, []).append((self.clock.now, piece, fin and is_last))
 
     def link_datagram(self, link: LinkEnd, data: bytes) -> None:
         self.datagrams.append((self.clock.now, data))
