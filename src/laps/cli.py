@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import signal
 import sys
@@ -74,6 +73,7 @@ def _complete() -> None:
         cli_lab,
         cli_pipeline,
         cli_plan,
+        cli_sim,
     )
 
     app.add_typer(cli_bench.bench, name="bench", no_args_is_help=True)
@@ -83,6 +83,7 @@ def _complete() -> None:
     cli_inspect.register(app)
     cli_pipeline.register(app)
     cli_plan.register(app)
+    cli_sim.register(app)
 
 
 def _version(wanted: bool) -> None:
@@ -104,7 +105,6 @@ def _root(
 ConfigPath = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="TOML; flags go over it.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more on standard error.")]
 
 
@@ -292,47 +292,3 @@ def _log(verbose: bool) -> None:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
-
-
-# -- laps sim --------------------------------------------------------------------------------------
-
-
-@app.command(
-    epilog="Example: laps sim examples/sim/two-regions.toml --seed 7 "
-    "--faults crash:1:1@5,restart:1:1@15,random:3",
-)
-def sim(
-    topology: Annotated[
-        Path, typer.Argument(metavar="TOPOLOGY.TOML", help="Nodes, links, publishers, subscribers.")
-    ],
-    seed: Annotated[int, typer.Option(help="The same seed replays the same run.")] = 1,
-    faults: Annotated[
-        str,
-        typer.Option(
-            help="Joined by commas, with seconds after the first rest: crash:NODE@S, stop:NODE@S, "
-            "restart:NODE@S, cut:A-B@S, heal:A-B@S, flap:A-B@S, delay:A-B=MS@S, random:N[@S]."
-        ),
-    ] = "",
-    seconds: Annotated[
-        float, typer.Option(min=1, help="Virtual time after the network is at rest first.")
-    ] = 30.0,
-    as_json: AsJson = False,
-) -> None:
-    """Ask "what if" of a network: the same relays without sockets, under a seeded clock.
-
-    Prints how long it took to converge, what was said, copies per link and objects lost. Exit
-    status 1 if something does not hold that ought to.
-    """
-    from rich.console import Console
-
-    from laps.sim.report import run as simulate
-    from laps.sim.topology import load_topology
-
-    with Console(stderr=True).status("simulating"):
-        report = simulate(load_topology(topology), seed=seed, faults=faults, seconds=seconds)
-    if as_json:
-        _print_line(json.dumps(report.to_mapping(), indent=2))
-    else:
-        Console().print(report.render())
-    if report.violations:
-        raise typer.Exit(1)

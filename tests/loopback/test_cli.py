@@ -39,6 +39,7 @@ def test_help_shows_how_each_command_is_used() -> None:
         ("relay",),
         ("lab",),
         ("sim",),
+        ("sim", "sweep"),
         *(("bench", name) for name in ("quic", "infobase", "hops", "relay", "failover")),
     ]
     for command in commands:

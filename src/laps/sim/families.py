@@ -71,7 +71,7 @@ class Family:
             return self.check(seed)
         except LapsError as error:
             return [f"{type(error).__name__}: {error}"]
-        except Exception:  # noqa: BLE001 - whatever it is, the other seeds are to be run too
+        except Exception:  # whatever it is, the other seeds are to be run too
             return [format_exc()]
         finally:
             gc.collect()
