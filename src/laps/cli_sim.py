@@ -33,7 +33,9 @@ EXIT_STOPPED: Final = 130
 
 FAULTS: Final = (
     "Joined by commas, with seconds after the first rest: crash:NODE@S, stop:NODE@S, "
-    "restart:NODE@S, cut:A-B@S, heal:A-B@S, flap:A-B@S, delay:A-B=MS@S, random:N[@S]."
+    "restart:NODE@S, freeze:NODE@S, thaw:NODE@S, jump:NODE=SECONDS@S, cut:A-B@S, heal:A-B@S, "
+    "split:NODE+NODE@S, join:NODE+NODE@S, flap:A-B@S, delay:A-B=MS@S, loss:A-B=SHARE@S, "
+    "random:N[@S]."
 )
 
 

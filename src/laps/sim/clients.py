@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from laps.tracks.ports import Answers
@@ -18,6 +19,8 @@ from laps.wire.buffer import Incomplete, decode_varint, encode_varint
 from laps.wire.subscribe import encode_subscribe
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from laps.relay.relay import Relay
     from laps.sim.clock import Clock
     from laps.sim.topology import Publisher as PublisherSpec
@@ -60,6 +63,15 @@ class Place(Protocol):
     relay: Relay | None
     "None while it is down."
     node_id: NodeId
+    is_frozen: bool
+    "Whether the relay stands still."
+
+    @property
+    def now(self) -> float:
+        """What the relay's clock shows."""
+
+    def wait(self, call: Callable[[], None]) -> None:
+        """Make a call when the relay goes on."""
 
     def touched(self) -> None:
         """The relay was called: it may want to be called again."""
@@ -113,12 +125,12 @@ class Publisher:
         """Come to the relay, as far as it is up."""
         if (relay := self._place.relay) is not None and not self._is_attached:
             self._is_attached = True
-            relay.announce(self, self._announce, self._place.clock.now, self._names)
+            relay.announce(self, self._announce, self._place.now, self._names)
             self._place.touched()
 
     def leave(self) -> None:
         """End what is being published, and say goodbye."""
-        relay, now = self._place.relay, self._place.clock.now
+        relay, now = self._place.relay, self._place.now
         if relay is not None and self._is_attached:
             for flow in self._flows.values():
                 if flow.number:
@@ -172,7 +184,10 @@ class Publisher:
         place, relay = self._place, self._place.relay
         if relay is None or self._flows.get(flow.track) is not flow:
             return
-        now = place.clock.now
+        if place.is_frozen:  # what is written waits with it
+            place.wait(partial(self._publish, flow))
+            return
+        now = place.now
         if place.clock.rng.random() < self.spec.datagrams:
             self._publish_datagram(relay, flow, now)
         else:
@@ -224,7 +239,7 @@ class Publisher:
 
     def _abandon(self, key: tuple[int, int]) -> None:
         if (relay := self._place.relay) is not None:
-            relay.publish_reset(self, key, 0, self._place.clock.now)
+            relay.publish_reset(self, key, 0, self._place.now)
             self._place.touched()
 
     def _key(self, flow: _Flow) -> tuple[int, int]:
@@ -266,20 +281,20 @@ class Subscriber:
         if (relay := self._place.relay) is not None and not self.is_subscribed:
             self.is_subscribed = True
             self._got_here.clear()
-            relay.subscribe(self, self.track, encode_subscribe(self.track), self._place.clock.now)
+            relay.subscribe(self, self.track, encode_subscribe(self.track), self._place.now)
             self._place.touched()
 
     def unsubscribe_now(self) -> None:
         """Want no more, and stay connected."""
         if (relay := self._place.relay) is not None and self.is_subscribed:
             self.is_subscribed = False
-            relay.unsubscribe(self, self.track, self._place.clock.now)
+            relay.unsubscribe(self, self.track, self._place.now)
             self._place.touched()
 
     def leave(self) -> None:
         """Say goodbye."""
         if (relay := self._place.relay) is not None and self.is_subscribed:
-            relay.client_closed(self, self._place.clock.now)
+            relay.client_closed(self, self._place.now)
             self._place.touched()
         self.lost()
 

@@ -56,7 +56,7 @@ class Partitions:
 def parts(network: Network) -> list[set[NodeId]]:
     """The nodes that are joined by connections that carry data, whatever relays know of them."""
     joined: dict[NodeId, set[NodeId]] = {
-        node.node_id: set() for node in network.nodes.values() if node.is_up
+        node.node_id: set() for node in network.nodes.values() if node.is_up and not node.is_frozen
     }
     for cable, (a, b) in zip(network.cables, network.cable_ends, strict=True):
         carries = any(

@@ -33,7 +33,12 @@ class Dialler:
     def is_due(self) -> bool:
         """Whether there ought to be a connection, and is none."""
         up = all(host.is_up for host in self._hosts)
-        return up and self.link is None and not self.cable.is_cut
+        return up and self.link is None and not self._is_deaf
+
+    @property
+    def _is_deaf(self) -> bool:
+        """Whether nothing that is sent is answered, not even that nobody is there."""
+        return self.cable.is_cut or any(host.is_frozen for host in self._hosts)
 
     def start(self) -> None:
         """The node is up: dial."""
@@ -57,7 +62,7 @@ class Dialler:
             return
         if clock.now >= give_up_at:
             self._redial(run)
-        elif self.cable.is_cut:
+        elif self._is_deaf:
             again_s = min(wait_s, give_up_at - clock.now)
             clock.after(again_s, self._try, run, 2 * wait_s, give_up_at)
         else:
@@ -67,7 +72,7 @@ class Dialler:
     def _shake_hands(self, run: int, wait_s: float, give_up_at: float) -> None:
         if run != self._run:
             return
-        if self.cable.is_cut:
+        if self._is_deaf:
             self._try(run, wait_s, give_up_at)
         elif not self._hosts[1 - self._side].is_up:
             self._redial(run)

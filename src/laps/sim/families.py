@@ -19,7 +19,7 @@ from laps.errors import LapsError
 from laps.relay.settings import RelaySettings
 from laps.sim import generators
 from laps.sim.delivery import Partitions, check_whole
-from laps.sim.faults import random_faults
+from laps.sim.faults import ALL_KINDS, random_faults
 from laps.sim.invariants import (
     check_always,
     check_delivery,
@@ -186,7 +186,7 @@ def failover(seed: int) -> tuple[Network, list[Fault]]:
     settings = RelaySettings(cache=FAILOVER_CACHE)
     network = Network(topology, seed, extended=1.0, settings=settings)
     spared = {client.node for client in (*topology.publishers, *topology.subscribers)}
-    return network, random_faults(topology, FAULTS, rng, spared=spared)
+    return network, random_faults(topology, FAULTS, rng, kinds=ALL_KINDS, spared=spared)
 
 
 def _without_stubs(topology: Topology) -> Topology:

@@ -3,11 +3,19 @@
     crash:1:3@10                   the node stops without a word after 10 s
     stop:1:3@10                    it is stopped, and says goodbye
     restart:1:3@20                 it comes back, knowing nothing
+    freeze:1:3@10                  its process stands still: it neither reads nor sends, its timers
+                                   do not run, and what arrives waits
+    thaw:1:3@12                    it goes on
+    jump:1:3=30@10                 its clock goes forward by 30 s at once, as if the machine slept
     cut:1:1-1:2@10                 everything between two nodes is lost, and nobody is told
     heal:1:1-1:2@20                it carries again
+    split:1:1+1:2@10               the same for every link between these nodes and the rest
+    join:1:1+1:2@20                they carry again
     flap:1:1-1:2@10                their connections break, and both know
     delay:1:1-1:2=80@10            the way takes 80 ms in each direction from now on
-    random:5                       five of these by chance, each mended a while later
+    loss:1:1-1:2=0.05@10           one of twenty packets is lost from now on
+    random:5                       five of crash, stop, cut, flap and delay by chance, each mended
+                                   a while later
     random:5@10                    the same, none before 10 s
 
 Several are joined by commas. Seconds count from the moment the network has come to rest first.
@@ -17,13 +25,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from laps.errors import ConfigError, InvalidText, quote
 from laps.types import NodeId, format_node_id, parse_node_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
     from random import Random
 
     from laps.sim.network import Network
@@ -36,6 +45,19 @@ RANDOM_MEND_S: Final = (0.5, 12.0)
 
 MOST_RANDOM: Final = 1000
 
+# A clock jumps by less than what relays keep things for, and by more than they wait for anything.
+RANDOM_JUMP_S: Final = (0.5, 20.0)
+RANDOM_LOSS: Final = 0.05
+MOST_SPLIT: Final = 3
+
+_MENDED_BY: Final = {
+    "crash": "restart",
+    "stop": "restart",
+    "freeze": "thaw",
+    "cut": "heal",
+    "split": "join",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -44,41 +66,78 @@ class Fault:
     at_s: float
     kind: str
     nodes: tuple[NodeId, ...]
-    "One node, or the two ends of a link."
-    delay_ms: float = 0.0
+    "One node, the two ends of a link, or several nodes."
+    value: float = 0.0
+    "Of a kind that has one: what it says, in the unit that a person writes."
 
     def strike(self, network: Network) -> None:
         """Let it happen."""
         _KINDS[self.kind].strike(network, self)
 
     def __str__(self) -> str:
-        what = "-".join(format_node_id(node_id) for node_id in self.nodes)
-        value = f"={self.delay_ms:g}" if self.kind == "delay" else ""
+        kind = _KINDS[self.kind]
+        what = kind.of.value.join(format_node_id(node_id) for node_id in self.nodes)
+        value = f"={self.value:g}" if kind.value else ""
         return f"{self.kind}:{what}{value}@{self.at_s:g}"
+
+
+class _Of(Enum):
+    """What a fault happens to, and what stands between the names of several nodes."""
+
+    NODE = ""
+    LINK = "-"
+    GROUP = "+"
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    unit: str
+    most: float
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    nodes: int
-    "How many it names."
+    of: _Of
     like: str
     strike: Callable[[Network, Fault], None]
+    value: _Value | None = None
 
 
 def _set_delay(network: Network, fault: Fault) -> None:
     a, b = fault.nodes
-    network.set_delay(a, b, fault.delay_ms / 1000)
+    network.set_delay(a, b, fault.value / 1000)
+
+
+def _set_loss(network: Network, fault: Fault) -> None:
+    a, b = fault.nodes
+    network.set_loss(a, b, fault.value)
+
+
+def _jump(network: Network, fault: Fault) -> None:
+    (node_id,) = fault.nodes
+    network.jump(node_id, fault.value)
 
 
 _KINDS: Final = {
-    "crash": _Kind(1, "crash:1:3@10", lambda network, fault: network.crash(*fault.nodes)),
-    "stop": _Kind(1, "stop:1:3@10", lambda network, fault: network.stop(*fault.nodes)),
-    "restart": _Kind(1, "restart:1:3@20", lambda network, fault: network.restart(*fault.nodes)),
-    "cut": _Kind(2, "cut:1:1-1:2@10", lambda network, fault: network.cut(*fault.nodes)),
-    "heal": _Kind(2, "heal:1:1-1:2@20", lambda network, fault: network.heal(*fault.nodes)),
-    "flap": _Kind(2, "flap:1:1-1:2@10", lambda network, fault: network.flap(*fault.nodes)),
-    "delay": _Kind(2, "delay:1:1-1:2=80@10", _set_delay),
+    "crash": _Kind(_Of.NODE, "crash:1:3@10", lambda network, it: network.crash(*it.nodes)),
+    "stop": _Kind(_Of.NODE, "stop:1:3@10", lambda network, it: network.stop(*it.nodes)),
+    "restart": _Kind(_Of.NODE, "restart:1:3@20", lambda network, it: network.restart(*it.nodes)),
+    "freeze": _Kind(_Of.NODE, "freeze:1:3@10", lambda network, it: network.freeze(*it.nodes)),
+    "thaw": _Kind(_Of.NODE, "thaw:1:3@12", lambda network, it: network.thaw(*it.nodes)),
+    "jump": _Kind(_Of.NODE, "jump:1:3=30@10", _jump, _Value("seconds", 1e6)),
+    "cut": _Kind(_Of.LINK, "cut:1:1-1:2@10", lambda network, it: network.cut(*it.nodes)),
+    "heal": _Kind(_Of.LINK, "heal:1:1-1:2@20", lambda network, it: network.heal(*it.nodes)),
+    "split": _Kind(_Of.GROUP, "split:1:1+1:2@10", lambda network, it: network.split(*it.nodes)),
+    "join": _Kind(_Of.GROUP, "join:1:1+1:2@20", lambda network, it: network.join(*it.nodes)),
+    "flap": _Kind(_Of.LINK, "flap:1:1-1:2@10", lambda network, it: network.flap(*it.nodes)),
+    "delay": _Kind(_Of.LINK, "delay:1:1-1:2=80@10", _set_delay, _Value("milliseconds", 10_000)),
+    # Nine of ten lost is slow, and ends.
+    "loss": _Kind(_Of.LINK, "loss:1:1-1:2=0.05@10", _set_loss, _Value("share", 0.9)),
 }
+
+# What happens by chance, as often as it is named. Runs under a seed depend on this very list.
+RANDOM_KINDS: Final = ("crash", "crash", "stop", "cut", "cut", "flap", "delay")
+ALL_KINDS: Final = (*RANDOM_KINDS, "freeze", "freeze", "split", "loss", "jump")
 
 # kind:what@seconds; a node id has a colon itself, and no dash.
 _FAULT: Final = re.compile(r"(?P<kind>[^:@]*):(?P<what>[^@]*)(?:@(?P<at>.*))?")
@@ -101,24 +160,29 @@ def _parse(item: str, topology: Topology, rng: Random) -> list[Fault]:
         return _parse_random(item, what, at, topology, rng)
     if kind not in _KINDS:
         _refuse(item, f"is of no kind that is known: {', '.join(_KINDS)}, random")
-    like = _KINDS[kind].like
+    like, wanted = _KINDS[kind].like, _KINDS[kind].value
     if at is None:
         _refuse(item, f"needs a time: {like}")
-    delay_ms = 0.0
-    if kind == "delay":
+    value = 0.0
+    if wanted is not None:
         what, equals, number = what.partition("=")
         if not equals:
-            _refuse(item, f"needs the milliseconds: {like}")
-        delay_ms = _number(item, number, "milliseconds", 10_000)
+            _refuse(item, f"needs the {wanted.unit}: {like}")
+        value = _number(item, number, wanted.unit, wanted.most)
     nodes = _parse_nodes(item, what, _KINDS[kind], topology)
-    return [Fault(_number(item, at, "seconds", 1e6), kind, nodes, delay_ms)]
+    return [Fault(_number(item, at, "seconds", 1e6), kind, nodes, value)]
 
 
 def _parse_nodes(item: str, what: str, kind: _Kind, topology: Topology) -> tuple[NodeId, ...]:
-    names = what.split("-")
-    if len(names) != kind.nodes:
-        wanted = "one node" if kind.nodes == 1 else "the two ends of a link"
-        _refuse(item, f"needs {wanted}: {kind.like}")
+    names = re.split("[-+]", what)
+    is_right = what.count("-") == (kind.of is _Of.LINK)
+    if not is_right or ("+" in what and kind.of is not _Of.GROUP):
+        wanted = {
+            _Of.NODE: "one node",
+            _Of.LINK: "the two ends of a link",
+            _Of.GROUP: "nodes joined by +",
+        }
+        _refuse(item, f"needs {wanted[kind.of]}: {kind.like}")
     try:
         nodes = tuple(parse_node_id(name) for name in names)
     except InvalidText as error:
@@ -127,8 +191,11 @@ def _parse_nodes(item: str, what: str, kind: _Kind, topology: Topology) -> tuple
     for node_id in nodes:
         if node_id not in known:
             _refuse(item, f"names {format_node_id(node_id)}, which is no node of this network")
-    if kind.nodes > 1 and not any({link.a, link.b} == set(nodes) for link in topology.links):
+    ends = [{link.a, link.b} for link in topology.links]
+    if kind.of is _Of.LINK and set(nodes) not in ends:
         _refuse(item, "names two nodes that no link joins")
+    if kind.of is _Of.GROUP and not any(len(pair & set(nodes)) == 1 for pair in ends):
+        _refuse(item, "names nodes that no link joins to the rest")
     return nodes
 
 
@@ -157,26 +224,34 @@ def random_faults(
     number: int,
     rng: Random,
     start_s: float = 0.0,
+    kinds: Sequence[str] = RANDOM_KINDS,
     spared: Collection[NodeId] = (),
 ) -> list[Fault]:
-    """Faults by chance, each with what mends it; nodes that are `spared` stay up."""
-    faults = []
-    nodes = [node for node in topology.nodes if node.id not in spared]
+    """Faults by chance, each with what mends it; nodes that are `spared` stay as they are."""
+    faults: list[Fault] = []
+    nodes = [node.id for node in topology.nodes if node.id not in spared]
     at_s = start_s
     for _ in range(number):
         at_s += rng.expovariate(1 / RANDOM_APART_S)
         mended_s = at_s + rng.uniform(*RANDOM_MEND_S)
-        kind = rng.choice(("crash", "crash", "stop", "cut", "cut", "flap", "delay"))
-        if kind in ("crash", "stop") and not nodes:
+        kind = rng.choice(kinds)
+        if not nodes and _KINDS[kind].of is not _Of.LINK:
             kind = "cut"
-        if kind in ("crash", "stop"):
-            node = (rng.choice(nodes).id,)
-            faults += [Fault(at_s, kind, node), Fault(mended_s, "restart", node)]
-            continue
-        link = rng.choice(topology.links)
-        ends = (link.a, link.b)
-        delay_ms = link.delay_ms * rng.uniform(0.3, 4) if kind == "delay" else 0.0
-        faults.append(Fault(at_s, kind, ends, delay_ms))
-        if kind == "cut":
-            faults.append(Fault(mended_s, "heal", ends))
+        what: tuple[NodeId, ...]
+        value = 0.0
+        if _KINDS[kind].of is _Of.NODE:
+            what = (rng.choice(nodes),)
+            value = rng.uniform(*RANDOM_JUMP_S) if kind == "jump" else 0.0
+        elif _KINDS[kind].of is _Of.GROUP:
+            what = tuple(rng.sample(nodes, min(len(nodes), rng.randint(1, MOST_SPLIT))))
+        else:
+            link = rng.choice(topology.links)
+            what = link.a, link.b
+            if kind == "delay":
+                value = link.delay_ms * rng.uniform(0.3, 4)
+            elif kind == "loss":
+                value = rng.uniform(0, RANDOM_LOSS)
+        faults.append(Fault(at_s, kind, what, value))
+        if kind in _MENDED_BY:
+            faults.append(Fault(mended_s, _MENDED_BY[kind], what))
     return sorted(faults, key=lambda fault: fault.at_s)

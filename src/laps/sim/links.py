@@ -61,9 +61,15 @@ class Host(Protocol):
     passed: frozenset[NodeId]
     "The nodes that what it deals with now has passed, itself included: what it sends has too."
 
+    is_frozen: bool
+    "Whether its process stands still: it neither reads nor sends, and no time passes for it."
+
     @property
     def is_up(self) -> bool:
         """Whether anybody answers there."""
+
+    def wait(self, call: Callable[[], None]) -> None:
+        """Make a call when the process goes on."""
 
     def next_link_id(self) -> SessionId:
         """An id larger than those before."""
@@ -252,8 +258,11 @@ class Outgoing:
         link.cable.clock.at(self.ready_at, self._read, chunk)
 
     def _read(self, chunk: _Chunk) -> None:
-        chunk.is_read = True
         other = self._link.other
+        if other.host.is_frozen:
+            other.host.wait(partial(self._read, chunk))
+            return
+        chunk.is_read = True
         if other.is_open and not self.is_gone:
             other.passed = self._passed
             other.host.link_data(other, self.stream_id, chunk.pieces, chunk.fin)
@@ -305,6 +314,8 @@ class LinkEnd:
         self.on_close: Callable[[], None] | None = None
         "Told after the relay is."
         self._held: list[Callable[[], None]] = []
+        self._lost: list[bytes] = []
+        "Datagrams that were sent while the cable was cut."
         self._streams = [0, 0]
         self._unread = 0
         "Bytes of control messages that the peer has not read."
@@ -372,10 +383,12 @@ class LinkEnd:
         traffic.datagrams += 1
         traffic.datagram_bytes += len(data)
         too_large = len(data) > DATAGRAM_BYTES
-        by_fault = too_large or self.cable.is_cut
-        if by_fault or lane.waiting_s > QUEUE_S or lane.loses():
+        is_cut = self.cable.is_cut
+        if too_large or is_cut or lane.waiting_s > QUEUE_S or lane.loses():
             traffic.lost_datagrams += 1
-            if not by_fault:
+            if is_cut:
+                self._lost.append(data)
+            elif not too_large:
                 self.host.link_lost(data)
             return
         arrival = max(lane.arrival(len(data)), self.other.opened_at)
@@ -393,7 +406,7 @@ class LinkEnd:
         """As `Link`; only who is gone, or behind a cut, gives no answer."""
 
         def check() -> None:
-            if self.is_open and (self.cable.is_cut or self.other.is_over):
+            if self.is_open and not self.is_answered:
                 self.end("no answer to a probe")
 
         self.cable.clock.after(PROBE_S + 2 * self.cable.rtt_s, check)
@@ -416,14 +429,25 @@ class LinkEnd:
         self.opened_at = time
         self.cable.clock.at(time, self._opened)
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether anything comes from the other end when it is asked."""
+        other = self.other
+        return not (self.cable.is_cut or other.is_over or other.host.is_frozen)
+
     def _opened(self) -> None:
-        if not self.is_over:
+        if self.host.is_frozen:
+            self.host.wait(self._opened)
+        elif not self.is_over:
             self.id = self.host.next_link_id()
             self.is_open = True
             self.host.link_opened(self)
 
     def end(self, reason: str) -> None:
         """The connection is over, by what came from outside."""
+        if self.host.is_frozen:
+            self.host.wait(partial(self.end, reason))
+            return
         self.is_open = False
         self._over(reason)
 
@@ -447,6 +471,9 @@ class LinkEnd:
         def look(silent_s: float) -> None:
             if not still() or self.is_over:
                 return
+            if self.host.is_frozen:  # it counts the time that it was there itself
+                clock.after(SILENT_S, look, silent_s)
+                return
             needed = self.is_open and self.host.link_needed(self)
             if clock.now - began >= IDLE_TIMEOUT_S or (needed and silent_s >= DEAD_S):
                 self.end(f"nothing was heard for {clock.now - began:.1f} s")
@@ -460,8 +487,17 @@ class LinkEnd:
         clock.after(SILENT_S + late, look, SILENT_S)
 
     def resume(self) -> None:
-        """The cable carries again: send what waited, or learn that nobody is there any more."""
+        """The other end can be heard again: send what waited, or learn that nobody is there."""
+        if self.cable.is_cut or self.other.host.is_frozen:
+            return
+        if self.host.is_frozen:
+            self.host.wait(self.resume)
+            return
         held, self._held = self._held, []
+        lost, self._lost = self._lost, []
+        if self.is_open and not (self.is_silent or self.other.is_silent or self.other.is_over):
+            for data in lost:  # nobody has noticed, as with any other loss
+                self.host.link_lost(data)
         if self.is_silent and self.is_open and not self.other.is_over:
             self.is_silent = False
             self.host.link_silent(self, silent=False)
@@ -517,7 +553,9 @@ class LinkEnd:
             return
 
         def arrive() -> None:
-            if self.other.is_open:
+            if self.other.host.is_frozen:
+                self.other.host.wait(arrive)
+            elif self.other.is_open:
                 receive(*args)
 
         arrival = max(self.lane.reliable_arrival(0, urgent=True), self.other.opened_at)
@@ -533,7 +571,9 @@ class LinkEnd:
         return stream
 
     def _receive_datagram(self, data: bytes, passed: frozenset[NodeId]) -> None:
-        if self.other.is_open:
+        if self.other.host.is_frozen:
+            self.other.host.wait(partial(self._receive_datagram, data, passed))
+        elif self.other.is_open:
             self.other.passed = passed
             self.other.host.link_datagram(self.other, data)
 

@@ -28,7 +28,7 @@ from laps.tracks.cache import CacheLimits
 from laps.types import NodeId, format_node_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from laps.sim.lanes import Traffic
     from laps.sim.topology import Link, Topology
@@ -172,6 +172,47 @@ class Network:
             for lane in cable.lanes:
                 lane.conditions.delay_s = delay_s
 
+    def set_loss(self, a: NodeId, b: NodeId, loss: float) -> None:
+        """The way between two nodes loses more, or less."""
+        self._disturbed(f"loss {_pair(a, b)} {loss:g}")
+        for cable in self.between(a, b):
+            for lane in cable.lanes:
+                lane.conditions.loss = loss
+
+    def freeze(self, node_id: NodeId) -> None:
+        """A node stands still: it neither reads nor sends, and its timers do not run."""
+        self._disturbed(f"freeze {format_node_id(node_id)}")
+        self.nodes[node_id].freeze()
+
+    def thaw(self, node_id: NodeId) -> None:
+        """A node that stood still goes on, and reads what has arrived."""
+        self._disturbed(f"thaw {format_node_id(node_id)}")
+        self.nodes[node_id].thaw()
+
+    def jump(self, node_id: NodeId, seconds: float) -> None:
+        """The clock of a node goes forward at once, as on a machine that slept."""
+        self._disturbed(f"jump {format_node_id(node_id)} {seconds:g} s")
+        self.nodes[node_id].jump(seconds)
+
+    def split(self, *node_ids: NodeId) -> None:
+        """Every link between these nodes and the rest is cut."""
+        self._disturbed(f"split {_group(node_ids)}")
+        for cable in self._around(node_ids):
+            cable.cut()
+
+    def join(self, *node_ids: NodeId) -> None:
+        """Every link between these nodes and the rest carries again."""
+        self._disturbed(f"join {_group(node_ids)}")
+        for cable in self._around(node_ids):
+            cable.heal()
+
+    def _around(self, node_ids: Collection[NodeId]) -> list[Cable]:
+        return [
+            cable
+            for cable, (a, b) in zip(self.cables, self.cable_ends, strict=True)
+            if (a in node_ids) != (b in node_ids)
+        ]
+
     def between(self, a: NodeId, b: NodeId) -> list[Cable]:
         """The cables that join two nodes."""
         return [
@@ -237,14 +278,14 @@ class Network:
         for cable, (a, b) in zip(self.cables, self.cable_ends, strict=True):
             name = _pair(a, b)
             for end in cable.ends:
-                if not end.is_over and (cable.is_cut or end.other.is_over):
+                if not (end.is_over or end.is_answered or end.host.is_frozen):
                     yield f"{name}: a connection waits for its idle timeout"
             for lane, way in zip(cable.lanes, (name, _pair(b, a)), strict=True):
                 traffic = lane.traffic
                 if traffic.last_control_at > self.now - QUIET_S:
                     yield f"{way}: control messages, {message_name(traffic.last_control)} the last"
         for node in self.nodes.values():
-            if node.relay is not None and not node.relay.is_idle():
+            if node.relay is not None and not (node.is_frozen or node.relay.is_idle()):
                 yield f"{node.name}: the relay is not idle, {node.relay.sizes()}"
             for dialler in node.diallers:
                 if dialler.is_due:
@@ -293,6 +334,10 @@ def _conditions(link: Link, split: float, noise: float) -> Conditions:
 
 def _with_reflect(settings: RelaySettings, *, reflect: bool) -> RelaySettings:
     return replace(settings, reflect=reflect) if reflect else settings
+
+
+def _group(node_ids: Collection[NodeId]) -> str:
+    return "+".join(map(format_node_id, node_ids))
 
 
 def _pair(a: NodeId, b: NodeId) -> str:

@@ -67,6 +67,12 @@ class SimNode:
         self.violations: list[str] = []
         self.closes: list[str] = []
         "Why each of its links ended."
+        self.is_frozen = False
+        self._freezes = 0
+        self._waiting: list[Callable[[], None]] = []
+        "What is to happen when the process goes on."
+        self._ahead_s = 0.0
+        "How far its clock is ahead of the others."
         self._settings = settings
         self._trace = trace
         self._changed = changed
@@ -79,6 +85,11 @@ class SimNode:
     def is_up(self) -> bool:
         """Whether its relay runs, and answers who dials it."""
         return self.relay is not None and not self._is_stopping
+
+    @property
+    def now(self) -> float:
+        """What its clock shows."""
+        return self.clock.now + self._ahead_s
 
     @property
     def name(self) -> str:
@@ -115,22 +126,70 @@ class SimNode:
     def crash(self, *, noticed: bool) -> None:
         """Stop without a word; peers notice at once, or when they have heard nothing for long."""
         self._halt()
-        for cable in self.cables:
-            for end in list(cable.ends):
-                if end.host is self and not end.is_over:
-                    self._trace.closed(end)
-                    end.vanish(noticed=noticed)
+        for end in self._ends():
+            self._trace.closed(end)
+            end.vanish(noticed=noticed)
 
     def stop(self) -> None:
         """Stop as an operator stops a relay: it says goodbye first."""
+        if self.is_frozen:
+            self.wait(self.stop)
+            return
         if self.relay is None:
             return
         self._is_stopping = True
         for dialler in self.diallers:
             dialler.stop()
-        self.relay.drain(self.clock.now)
+        self.relay.drain(self.now)
         self.touched()
         self.clock.after(DRAIN_S, self._exit, self.relay)
+
+    def freeze(self) -> None:
+        """Stand still, as a process does that is stopped by a signal."""
+        if self.relay is None or self.is_frozen:
+            return
+        self.is_frozen = True
+        self._freezes += 1
+        freezes = self._freezes
+        for end in self._ends():
+            end.other.give_up_later(lambda: self.is_frozen and self._freezes == freezes)
+
+    def thaw(self) -> None:
+        """Go on: read what has arrived meanwhile."""
+        if not self.is_frozen:
+            return
+        self.is_frozen = False
+        waiting, self._waiting = self._waiting, []
+        for call in waiting:
+            call()
+        for cable in self.cables:
+            for end in list(cable.ends):
+                end.resume()
+        self._look_again()
+
+    def jump(self, seconds: float) -> None:
+        """Its clock goes forward at once."""
+        self._ahead_s += seconds
+        if not self.is_frozen:
+            self._look_again()
+
+    def wait(self, call: Callable[[], None]) -> None:
+        """As `Host`."""
+        self._waiting.append(call)
+
+    def _look_again(self) -> None:
+        """What its timer was set to counts no more."""
+        self._tick_at = None
+        self.touched()
+
+    def _ends(self) -> list[LinkEnd]:
+        """Its ends of the connections that are not over here."""
+        return [
+            end
+            for cable in self.cables
+            for end in cable.ends
+            if end.host is self and not end.is_over
+        ]
 
     def _exit(self, relay: Relay) -> None:
         if self.relay is relay:
@@ -138,6 +197,8 @@ class SimNode:
 
     def _halt(self) -> None:
         self.relay = self.edge = None
+        self.is_frozen = False
+        self._waiting.clear()
         self.links.clear()
         self._changed()
         for dialler in self.diallers:
@@ -146,6 +207,9 @@ class SimNode:
             client.lost()
 
     def _bring_clients(self) -> None:
+        if self.is_frozen:
+            self.wait(self._bring_clients)
+            return
         for client in self.clients:
             client.attach()
 
@@ -161,8 +225,7 @@ class SimNode:
         self.links[link.id] = link
         self._changed()
         if self.relay is not None:
-            now = self.clock.now
-            self._call(link, partial(self.relay.link_opened, link, now, link.mode))
+            self._call(link, partial(self.relay.link_opened, link, self.now, link.mode))
 
     def link_data(self, link: LinkEnd, stream_id: int, pieces: list[bytes], fin: bool) -> None:
         """As `Host`."""
@@ -173,6 +236,7 @@ class SimNode:
         if stream_id & 2:
             whole = b"".join(pieces) if last else pieces[0]
             self._trace.data(link, self.node_id, stream_id, whole, fin, now)
+        now += self._ahead_s
         for number, piece in enumerate(pieces):
             if not link.is_open:
                 break
@@ -193,13 +257,13 @@ class SimNode:
         if self.relay is not None:
             self._trace.datagram(link, self.node_id, data, self.clock.now)
             self._pass(link)
-            self._call(link, partial(self.relay.link_datagram, link, data, self.clock.now))
+            self._call(link, partial(self.relay.link_datagram, link, data, self.now))
 
     def link_reset(self, link: LinkEnd, stream_id: int, code: int) -> None:
         """As `Host`."""
         if self.relay is not None:
             self._trace.reset(link, stream_id)
-            self._call(link, partial(self.relay.link_reset, link, stream_id, code, self.clock.now))
+            self._call(link, partial(self.relay.link_reset, link, stream_id, code, self.now))
 
     def link_needed(self, link: LinkEnd) -> bool:
         """As `Host`."""
@@ -210,7 +274,7 @@ class SimNode:
         if self.relay is not None:
             suspicion = self.relay.suspicion
             tell = suspicion.silent if silent else suspicion.heard
-            self._call(link, partial(tell, link.id, self.clock.now))
+            self._call(link, partial(tell, link.id, self.now))
 
     def link_lost(self, data: bytes) -> None:
         """As `Host`."""
@@ -219,7 +283,7 @@ class SimNode:
     def link_writable(self, link: LinkEnd) -> None:
         """As `Host`."""
         if self.relay is not None:
-            self._call(link, partial(self.relay.link_writable, link, self.clock.now))
+            self._call(link, partial(self.relay.link_writable, link, self.now))
 
     def link_closed(self, link: LinkEnd, reason: str) -> None:
         """As `Host`."""
@@ -228,13 +292,15 @@ class SimNode:
         # A link that was never opened is not known to the relay.
         if self.links.pop(link.id, None) is not None and self.relay is not None:
             self._changed()
-            self._call(link, partial(self.relay.link_closed, link, self.clock.now))
+            self._call(link, partial(self.relay.link_closed, link, self.now))
 
     def measure(self) -> None:
         """Take the round trip times of now."""
+        if self.is_frozen:
+            return
         for link in list(self.links.values()):
             if link.measure() and self.relay is not None:
-                self.relay.link_srtt(link, self.clock.now)
+                self.relay.link_srtt(link, self.now)
         self.touched()
 
     def _call(self, link: LinkEnd, call: Callable[[], None]) -> None:
@@ -263,9 +329,9 @@ class SimNode:
     def touched(self) -> None:
         """As `Place`."""
         relay, edge = self.relay, self.edge
-        if relay is None or edge is None:
+        if relay is None or edge is None or self.is_frozen:
             return
-        now = self.clock.now
+        now = self.now
         self._perform(relay, edge, now)
         deadline, edge_at = relay.deadline(), edge.deadline()
         if edge_at is not None and (deadline is None or edge_at < deadline):
@@ -273,7 +339,7 @@ class SimNode:
         if deadline is None or (self._tick_at is not None and self._tick_at <= deadline):
             return
         self._tick_at = max(deadline, now)
-        self.clock.at(self._tick_at, self._tick, relay, self._tick_at)
+        self.clock.at(self._tick_at - self._ahead_s, self._tick, relay, self._tick_at)
 
     @staticmethod
     def _perform(relay: Relay, edge: Edge, now: float) -> None:
@@ -283,7 +349,7 @@ class SimNode:
             edge.perform(now)
 
     def _tick(self, relay: Relay, due: float) -> None:
-        if self.relay is not relay or self._tick_at != due:
+        if self.relay is not relay or self._tick_at != due or self.is_frozen:
             return
         self._tick_at = None
         at, times = self._ticks

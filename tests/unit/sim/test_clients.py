@@ -14,6 +14,8 @@ from laps.sim.topology import Subscriber as SubscriberSpec
 from laps.types import NodeId, TrackHash, hash_bytes, hash_track, track_alias
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from laps.sim.clients import Incoming
 
 NODE = NodeId(1)
@@ -67,6 +69,15 @@ class Place:
         self.fake = FakeRelay()
         self.relay: Any = self.fake
         self.touches = 0
+        self.is_frozen = False
+        self.waiting: list[Callable[[], None]] = []
+
+    @property
+    def now(self) -> float:
+        return self.clock.now
+
+    def wait(self, call: Callable[[], None]) -> None:
+        self.waiting.append(call)
 
     def touched(self) -> None:
         self.touches += 1

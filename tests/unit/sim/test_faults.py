@@ -2,12 +2,15 @@
 
 from random import Random
 
+import msgspec
 import pytest
 
 from laps.errors import ConfigError
-from laps.sim.faults import parse_faults, random_faults
+from laps.sim.faults import ALL_KINDS, parse_faults, random_faults
 from laps.sim.generators import ring, with_clients
+from laps.sim.invariants import check_always, check_delivery
 from laps.sim.network import Network
+from laps.sim.topology import Publisher, Subscriber
 from laps.types import parse_node_id
 
 TOPOLOGY = ring(4)
@@ -28,6 +31,8 @@ def test_faults_come_in_the_order_they_happen() -> None:
     ]
     assert written("") == []
     assert written("stop:1:1@0,flap:1:4-1:1@2") == ["stop:1:1@0", "flap:1:4-1:1@2"]
+    more = "freeze:1:1@0,thaw:1:1@1,jump:1:2=2.5@2,loss:1:1-1:2=0.05@3,split:1:1+1:2@4,join:1:3@5"
+    assert ",".join(written(more)) == more
 
 
 @pytest.mark.parametrize(
@@ -47,6 +52,13 @@ def test_faults_come_in_the_order_they_happen() -> None:
         ("cut:1:1-1:3@10", "names two nodes that no link joins"),
         ("delay:1:1-1:2@10", "needs the milliseconds: delay:1:1-1:2=80@10"),
         ("delay:1:1-1:2=x@10", 'has "x" for milliseconds: write a number from 0 to 10000'),
+        ("freeze:1:1-1:2@10", "needs one node: freeze:1:3@10"),
+        ("freeze:1:1+1:2@10", "needs one node: freeze:1:3@10"),
+        ("jump:1:1@10", "needs the seconds: jump:1:3=30@10"),
+        ("jump:1:1=-5@10", 'has "-5" for seconds: write a number from 0 to 1e+06'),
+        ("loss:1:1-1:2=1@10", 'has "1" for share: write a number from 0 to 0.9'),
+        ("split:1:1-1:2@10", "needs nodes joined by +: split:1:1+1:2@10"),
+        ("split:1:1+1:2+1:3+1:4@10", "names nodes that no link joins to the rest"),
         ("random:x", "needs a number up to 1000: random:5"),
         ("random:1001", "needs a number up to 1000: random:5"),
         ("crash:1:3@1,,", '"" is no fault'),
@@ -94,3 +106,111 @@ def test_every_kind_of_fault_happens_to_the_network() -> None:
         "flap 1:1-1:2",
         "delay 1:1-1:2 80 ms",
     ]
+
+
+def test_random_faults_of_all_kinds_spare_whom_they_are_told_to() -> None:
+    spared = {parse_node_id("1:1"), parse_node_id("1:2")}
+    faults = random_faults(TOPOLOGY, 200, Random(3), kinds=ALL_KINDS, spared=spared)
+    assert {fault.kind for fault in faults} == {
+        *ALL_KINDS,
+        *("restart", "thaw", "heal", "join"),
+    }
+    alone = ("crash", "stop", "restart", "freeze", "thaw", "jump", "split", "join")
+    assert all(spared.isdisjoint(fault.nodes) for fault in faults if fault.kind in alone)
+    only_links = random_faults(
+        TOPOLOGY, 50, Random(3), kinds=ALL_KINDS, spared={node.id for node in TOPOLOGY.nodes}
+    )
+    assert {fault.kind for fault in only_links} == {"cut", "heal", "flap", "delay", "loss"}
+
+
+def strike(network: Network, text: str) -> None:
+    for fault in parse_faults(text, TOPOLOGY, Random(1)):
+        fault.strike(network)
+
+
+def at_rest() -> Network:
+    """A publisher at 1:1, and subscribers at 1:1 and 1:3: the way leads by 1:2 or 1:4."""
+    clients = {
+        "publishers": (Publisher(node=parse_node_id("1:1"), namespace=["demo"]),),
+        "subscribers": tuple(
+            Subscriber(node=parse_node_id(node), namespace=["demo"]) for node in ("1:1", "1:3")
+        ),
+    }
+    topology = msgspec.structs.replace(TOPOLOGY, **clients)
+    network = Network(topology, seed=1, extended=1.0)
+    network.settle()
+    return network
+
+
+def works(network: Network) -> bool:
+    """Whether what is published from now on comes to everybody."""
+    since = network.now
+    network.run(3.0)
+    return [*check_always(network), *check_delivery(network, since, since + 1.0)] == []
+
+
+def test_a_node_that_stands_still_for_a_moment_goes_on_where_it_was() -> None:
+    network = at_rest()
+    node = network.nodes[parse_node_id("1:3")]
+    closed = len(node.closes)
+    (_, subscriber) = network.subscribers
+    strike(network, "freeze:1:3@0")
+    before = len(subscriber.got)
+    network.run(0.4)
+    assert len(subscriber.got) == before
+    strike(network, "thaw:1:3@0")
+    network.run(0.1)
+    assert len(subscriber.got) > before
+    assert len(node.closes) == closed
+    assert works(network)
+
+
+def test_a_node_that_stands_still_for_long_is_given_up_and_comes_back() -> None:
+    network = at_rest()
+    node = network.nodes[parse_node_id("1:3")]
+    links = set(node.links)
+    strike(network, "freeze:1:3@0")
+    network.run(10.0)
+    assert set(node.links) == links  # it knows nothing of it
+    assert not network.nodes[parse_node_id("1:2")].links.keys() - {1}
+    strike(network, "thaw:1:3@0")
+    network.settle()
+    assert not links & set(node.links)
+    assert works(network)
+
+
+def test_a_node_that_stands_still_is_killed_and_restarted() -> None:
+    network = at_rest()
+    strike(network, "freeze:1:3@0,crash:1:3@1,thaw:1:3@2")
+    network.run(1.0)
+    assert network.nodes[parse_node_id("1:3")].relay is None
+    strike(network, "restart:1:3@0")
+    network.settle()
+    assert works(network)
+
+
+def test_a_clock_that_jumps_is_the_nodes_own() -> None:
+    network = at_rest()
+    node = network.nodes[parse_node_id("1:3")]
+    strike(network, "jump:1:3=20@0")
+    assert node.now == pytest.approx(network.now + 20)
+    network.settle()
+    assert works(network)
+
+
+def test_a_group_that_is_split_off_joins_the_rest_again() -> None:
+    network = at_rest()
+    strike(network, "split:1:3+1:4@0")
+    assert [cable.is_cut for cable in network.cables] == [False, True, False, True]
+    network.settle()
+    strike(network, "join:1:3+1:4@0")
+    network.settle()
+    assert works(network)
+
+
+def test_loss_counts_from_then_on() -> None:
+    network = at_rest()
+    strike(network, "loss:1:2-1:1=0.05@0")
+    (cable,) = network.between(parse_node_id("1:1"), parse_node_id("1:2"))
+    assert [lane.conditions.loss for lane in cable.lanes] == [0.05, 0.05]
+    assert works(network)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +13,9 @@ from laps.sim.dialling import Dialler
 from laps.sim.lanes import Conditions, message_name
 from laps.sim.links import DEAD_S, IDLE_TIMEOUT_S, QUEUE_S, SILENT_S, SPREAD_S, Cable, LinkEnd
 from laps.types import NodeId, PeerMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ONE, TWO = NodeId(1), NodeId(2)
 
@@ -24,6 +28,8 @@ class Recorder:
     node_id: NodeId = ONE
     passed: frozenset[NodeId] = frozenset()
     is_up: bool = True
+    is_frozen: bool = False
+    waiting: list[Callable[[], None]] = field(default_factory=list)
     links: list[LinkEnd] = field(default_factory=list)
     data: dict[int, list[tuple[float, bytes, bool]]] = field(default_factory=dict)
     datagrams: list[tuple[float, bytes]] = field(default_factory=list)
@@ -56,6 +62,14 @@ class Recorder:
 
     def link_reset(self, link: LinkEnd, stream_id: int, code: int) -> None:
         self.resets.append((stream_id, code))
+
+    def wait(self, call: Callable[[], None]) -> None:
+        self.waiting.append(call)
+
+    def thaw(self) -> None:
+        self.is_frozen = False
+        for call in self.waiting:
+            call()
 
     def link_lost(self, data: bytes) -> None:
         self.lost.append(data)
@@ -379,3 +393,29 @@ def test_a_handshake_over_a_cut_cable_waits_for_it_to_heal_or_gives_up() -> None
     clock.run(3.1)
     assert len(near.links) == 1
     dialler.stop()
+
+
+def test_what_arrives_at_a_process_that_stands_still_waits_for_it() -> None:
+    pair = join()
+    stream = pair.a.open_stream(0, 0)
+    assert stream.write(b"before", pair.clock.now)
+    pair.clock.run(pair.clock.now + 1)
+    pair.far.is_frozen = True
+    assert stream.finish(b"after", pair.clock.now)
+    pair.a.send_datagram(b"datagram", 0)
+    pair.a.close(0, "enough")
+    pair.clock.run(pair.clock.now + 1)
+    assert pair.far.bytes_of(stream.stream_id) == b"before"
+    assert pair.far.closes == []
+    pair.far.thaw()
+    assert pair.far.bytes_of(stream.stream_id) == b"beforeafter"
+    assert [data for _, data in pair.far.datagrams] == [b"datagram"]
+    assert len(pair.far.closes) == 1
+
+
+def test_a_process_that_stands_still_answers_no_handshake_and_no_probe() -> None:
+    pair = join()
+    pair.far.is_frozen = True
+    pair.a.probe()
+    pair.clock.run(pair.clock.now + 2)
+    assert [reason for _, reason in pair.near.closes] == ["no answer to a probe"]
