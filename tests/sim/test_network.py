@@ -46,6 +46,17 @@ def test_a_network_in_which_both_sides_dial_survives_too(seed: int) -> None:
     assert findings("both-dial", seed) == []
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_failover_loses_no_object(seed: int) -> None:
+    assert findings("failover", seed) == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(20, 420))
+def test_failover_loses_no_object_under_many_seeds(seed: int) -> None:
+    assert findings("failover", seed) == []
+
+
 @pytest.mark.parametrize("hours", [10, 15])
 def test_a_relay_that_ran_for_hours_is_heard_after_a_restart(hours: int) -> None:
     topology = generators.with_clients(generators.ring(3), 1, 3, seed=1)

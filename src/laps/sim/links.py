@@ -169,6 +169,7 @@ class Outgoing:
     """The sending half of a stream."""
 
     __slots__ = (
+        "_is_new",
         "_link",
         "_passed",
         "_patience_s",
@@ -192,6 +193,8 @@ class Outgoing:
         self._patience_s = min(ttl_s, QUEUE_S)
         self._link = link
         self._tail: _Chunk | None = None
+        self._is_new = False
+        "The last chunk began with the last write: nothing that is sent comes between."
 
     def write(self, data: bytes | memoryview, now: float) -> bool:
         """As `OutStream.write`."""
@@ -222,17 +225,17 @@ class Outgoing:
                 return False
         if fin:
             self._end()
-        is_cut = link.cable.is_cut
+        waits = link.cable.is_cut or link.held
         if (pieces := link.cut(data)) is None:
-            if is_cut:
-                link.hold(partial(self.arrive, data, fin, False))
+            if waits:
+                link.held.append(partial(self.arrive, data, fin, False))
             else:
                 self.arrive(data, fin, False)
             return True
         last = len(pieces) - 1
         for index, piece in enumerate(pieces):
-            if is_cut:
-                link.hold(partial(self.arrive, piece, fin and index == last, index > 0))
+            if waits:
+                link.held.append(partial(self.arrive, piece, fin and index == last, index > 0))
             else:
                 self.arrive(piece, fin and index == last, index > 0)
         return True
@@ -245,15 +248,17 @@ class Outgoing:
             arrival = link.other.opened_at
         tail = self._tail
         if arrival <= self.ready_at:
-            if tail is not None and not tail.is_read:
+            if tail is not None and not tail.is_read and (self._is_new or not apart):
                 if apart:
                     tail.pieces.append(data)
                 else:
                     tail.pieces[-1] += data
+                    self._is_new = False
                 tail.fin = fin
                 return
         else:
             self.ready_at = arrival
+        self._is_new = True
         self._tail = chunk = _Chunk([data], fin)
         link.cable.clock.at(self.ready_at, self._read, chunk)
 
@@ -313,7 +318,8 @@ class LinkEnd:
         self.outgoing: dict[int, Outgoing] = {}
         self.on_close: Callable[[], None] | None = None
         "Told after the relay is."
-        self._held: list[Callable[[], None]] = []
+        self.held: list[Callable[[], None]] = []
+        "What is sent when the cable carries again, in this order."
         self._lost: list[bytes] = []
         "Datagrams that were sent while the cable was cut."
         self._streams = [0, 0]
@@ -488,22 +494,24 @@ class LinkEnd:
 
     def resume(self) -> None:
         """The other end can be heard again: send what waited, or learn that nobody is there."""
-        if self.cable.is_cut or self.other.host.is_frozen:
+        if self.cable.is_cut:
             return
         if self.host.is_frozen:
             self.host.wait(self.resume)
             return
-        held, self._held = self._held, []
+        held, self.held = self.held, []
         lost, self._lost = self._lost, []
+        if self.is_open:
+            for frame in held:  # ahead of what the relay sends when it is told
+                frame()
         if self.is_open and not (self.is_silent or self.other.is_silent or self.other.is_over):
             for data in lost:  # nobody has noticed, as with any other loss
                 self.host.link_lost(data)
+        if self.other.host.is_frozen:
+            return
         if self.is_silent and self.is_open and not self.other.is_over:
             self.is_silent = False
             self.host.link_silent(self, silent=False)
-        if self.is_open:
-            for frame in held:
-                frame()
         if self.other.is_over and not self.is_over:
             clock = self.cable.clock
             clock.after(self.cable.rtt_s, self.end, "the peer knows it no more")
@@ -540,16 +548,12 @@ class LinkEnd:
         places = sorted({rng.randrange(1, len(data)) for _ in range(rng.randint(1, 3))})
         return [data[i:j] for i, j in zip([0, *places], [*places, len(data)], strict=True)]
 
-    def hold(self, send: Callable[[], None]) -> None:
-        """Send something when the cable carries again."""
-        self._held.append(send)
-
     def transmit_frame(self, receive: Callable[..., None], *args: object) -> None:
         """Have something received at the other end that is reliable and in no order."""
         if not self.is_open:
             return
         if self.cable.is_cut:
-            self.hold(partial(self.transmit_frame, receive, *args))
+            self.held.append(partial(self.transmit_frame, receive, *args))
             return
 
         def arrive() -> None:

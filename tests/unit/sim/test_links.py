@@ -29,6 +29,7 @@ class Recorder:
     passed: frozenset[NodeId] = frozenset()
     is_up: bool = True
     is_frozen: bool = False
+    on_silence: Callable[[], None] = lambda: None
     waiting: list[Callable[[], None]] = field(default_factory=list)
     links: list[LinkEnd] = field(default_factory=list)
     data: dict[int, list[tuple[float, bytes, bool]]] = field(default_factory=dict)
@@ -45,6 +46,7 @@ class Recorder:
 
     def link_silent(self, link: LinkEnd, *, silent: bool) -> None:
         self.silences.append((self.clock.now, silent))
+        self.on_silence()
 
     def next_link_id(self) -> SessionId:
         return SessionId(len(self.links) + 1)
@@ -278,6 +280,26 @@ def test_a_link_that_is_heard_again_is_not_silent() -> None:
     pair.clock.run(pair.clock.now + 10)
     assert [silent for _, silent in pair.near.silences] == [True, False]
     assert pair.near.closes == []
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_what_is_sent_when_a_cable_heals_comes_after_what_waited(frozen: bool) -> None:
+    pair = join()
+    control = pair.a.open_control()
+    pair.near.needed = True
+    pair.near.on_silence = lambda: pair.a.send_control(control, b"second")
+    pair.cable.cut()
+    pair.a.send_control(control, b"first ")
+    pair.clock.run(pair.clock.now + SILENT_S + SPREAD_S)
+    pair.near.on_silence = lambda: pair.a.send_control(control, b" third")
+    pair.near.is_frozen = frozen
+    pair.cable.heal()
+    if frozen:
+        pair.near.waiting.insert(0, lambda: pair.a.send_control(control, b" read first"))
+        pair.near.thaw()
+    pair.clock.run(pair.clock.now + 1)
+    expected = b"first second read first third" if frozen else b"first second third"
+    assert pair.far.bytes_of(control) == expected
 
 
 def test_a_cut_that_heals_in_time_loses_no_stream() -> None:
