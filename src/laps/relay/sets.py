@@ -62,7 +62,7 @@ class Sets:
         """When `tick` wants to be called."""
         if self._fib.unsettled or self._fib.is_spreading:
             return 0.0
-        return next(iter(self._gathering.values()), None)
+        return next(iter(self._gathering.values())) if self._gathering else None
 
     @property
     def is_idle(self) -> bool:

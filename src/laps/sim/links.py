@@ -310,6 +310,7 @@ class LinkEnd:
         self.cable = cable
         self.lane = lane
         "The one that leads away from here."
+        self._random = cable.clock.rng.random
         self.is_open = False
         self.is_over = False
         self.is_silent = False
@@ -542,9 +543,9 @@ class LinkEnd:
 
     def cut(self, data: bytes) -> list[bytes] | None:
         """The pieces in which a write arrives; None if it arrives as it is."""
-        rng = self.cable.clock.rng
-        if len(data) < 2 or rng.random() >= self.lane.conditions.split:
+        if len(data) < 2 or self._random() >= self.lane.conditions.split:
             return None
+        rng = self.cable.clock.rng
         places = sorted({rng.randrange(1, len(data)) for _ in range(rng.randint(1, 3))})
         return [data[i:j] for i, j in zip([0, *places], [*places, len(data)], strict=True)]
 

@@ -238,8 +238,10 @@ class SimNode:
             self._trace.data(link, self.node_id, stream_id, whole, fin, now)
         now += self._ahead_s
         for number, piece in enumerate(pieces):
-            if not link.is_open:
-                break
+            if number:
+                self._perform(relay, edge, now)
+                if not link.is_open:
+                    break
             if stream_id & 2:
                 self._pass(link)
             # As `_call`, written out: nothing is called as often.
@@ -248,8 +250,6 @@ class SimNode:
             except RemoteProtocolError as error:
                 self._violated(link, error)
             self.passed = self._alone
-            if number < last:
-                self._perform(relay, edge, now)
         self.touched()
 
     def link_datagram(self, link: LinkEnd, data: bytes) -> None:
@@ -331,8 +331,10 @@ class SimNode:
         relay, edge = self.relay, self.edge
         if relay is None or edge is None or self.is_frozen:
             return
-        now = self.now
-        self._perform(relay, edge, now)
+        now = self.clock.now + self._ahead_s
+        edge.perform(now)
+        if relay.events:
+            self._perform(relay, edge, now)
         deadline, edge_at = relay.deadline(), edge.deadline()
         if edge_at is not None and (deadline is None or edge_at < deadline):
             deadline = edge_at
