@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+# Some of each in `make test`, all of them each night.
+nightly = pytest.mark.nightly
+
 # Longer than it takes on any machine that these tests run on; what it takes is measured elsewhere.
 LIMIT_S = 8.0
 
@@ -76,10 +79,10 @@ async def read(where: list[str], got: list[tuple[float, bytes]], used: list[str]
     ("who", "how", "protocol"),
     [
         ("subscriber", signal.SIGKILL, "moqt"),
-        ("subscriber", signal.SIGSTOP, "https"),
-        ("subscriber", signal.SIGSTOP, "quicr"),
-        ("publisher", signal.SIGKILL, "https"),
-        ("publisher", signal.SIGSTOP, "moqt"),
+        pytest.param("subscriber", signal.SIGSTOP, "https", marks=nightly),
+        pytest.param("subscriber", signal.SIGSTOP, "quicr", marks=nightly),
+        pytest.param("publisher", signal.SIGKILL, "https", marks=nightly),
+        pytest.param("publisher", signal.SIGSTOP, "moqt", marks=nightly),
         ("publisher", signal.SIGKILL, "quicr"),
     ],
 )
@@ -108,7 +111,7 @@ async def test_every_object_comes_once_when_the_relay_of_a_client_dies(
         assert used == several[1:]
 
 
-@pytest.mark.parametrize("protocol", ["moqt", "quicr"])
+@pytest.mark.parametrize("protocol", ["moqt", pytest.param("quicr", marks=nightly)])
 @on_loop
 async def test_every_object_comes_once_when_the_only_relay_of_a_subscriber_comes_back(
     tmp_path: Path, protocol: str

@@ -151,7 +151,8 @@ def three(tmp_path: Path) -> Iterator[list[RelayProcess]]:
 
 
 # Whoever began leads; the other stands by.
-@pytest.mark.parametrize("dies", [0, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("dies", [0, 1])
 @on_loop
 async def test_of_two_publishers_one_may_die_with_its_relay(
     three: list[RelayProcess], dies: int
