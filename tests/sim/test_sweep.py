@@ -70,7 +70,11 @@ def start(state: Path, *args: str) -> subprocess.Popen[str]:
     """A long sweep, of which one seed is done."""
     command = [*LAPS, "--family", "both-dial", "--count", "10000", "--jobs", "1"]
     process = subprocess.Popen(
-        [*command, "--state", str(state), *args], stderr=subprocess.PIPE, text=True
+        [*command, "--state", str(state), *args],
+        stderr=subprocess.PIPE,
+        text=True,
+        # What a shell runs in the background ignores Ctrl-C, and so do its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     while process.poll() is None and not (state.exists() and state.read_bytes().count(b"\n")):
         time.sleep(0.05)
@@ -82,7 +86,10 @@ def test_sweep_is_stopped_and_continued(tmp_path: Path, number: signal.Signals) 
     state = tmp_path / "state"
     with start(state) as process:
         process.send_signal(number)
-        said = process.communicate(timeout=20)[1]
+        try:
+            said = process.communicate(timeout=20)[1]
+        finally:
+            process.kill()
     if number is signal.SIGINT:
         assert process.returncode == 130
         assert "failed" in said
