@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # A round trip is advertised anew when it is past both of these, so what is known lags behind.
 SRTT_SHARE: Final = 0.1
-SRTT_US: Final = 1000
+SRTT_US: Final = 2000
 # Data may come to a node ahead of the word that the way has changed, and once more after it. A loop
 # that lasts longer is one that no word is under way about.
 LOOP_S: Final = 1.0
