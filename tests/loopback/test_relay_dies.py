@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import laps
+from support.counting import publish_numbers, read_numbers
 from support.loopback import on_loop, until
 from support.programs import RelayProcess, relay_process
 
@@ -73,29 +73,6 @@ def diamond(tmp_path: Path) -> Iterator[Diamond]:
             process.kill()  # they have nobody left to take leave of
 
 
-async def publish(
-    url: str, name: str, written: list[bytes], stop: asyncio.Event, **options: Any
-) -> None:
-    async with laps.connect(url) as session:
-        track = await session.publish("demo/dies", name, **options)
-        number = 0
-        while not stop.is_set():
-            data = b"%d" % number
-            await track.write(data, new_group=number % 40 == 0)
-            written.append(data)
-            number += 1
-            await asyncio.sleep(0.01)
-        await track.end()
-
-
-async def read(url: str, name: str, got: list[tuple[float, bytes]]) -> None:
-    async with laps.connect(url) as session:
-        objects = session.subscribe("demo/dies", name, start="start")
-        async for obj in objects:
-            got.append((time.monotonic(), obj.payload))  # noqa: PERF401 - others look on
-        assert objects.gaps == []
-
-
 def pause(got: list[tuple[float, bytes]]) -> float:
     return max(later - sooner for (sooner, _), (later, _) in pairwise(got))
 
@@ -115,8 +92,8 @@ async def test_every_object_comes_once_when_the_via_in_use_dies(
         asyncio.ensure_future(task)
         for protocol in protocols
         for task in (
-            read(diamond.url(diamond.far, protocol), protocol, got[protocol]),
-            publish(diamond.url(diamond.near, protocol), protocol, written[protocol], stop),
+            read_numbers(diamond.url(diamond.far, protocol), protocol, got[protocol]),
+            publish_numbers(diamond.url(diamond.near, protocol), protocol, written[protocol], stop),
         )
     ]
     async with asyncio.timeout(60):
@@ -161,9 +138,11 @@ async def test_of_two_publishers_one_may_die_with_its_relay(
     twice: list[bytes] = []
     got: list[tuple[float, bytes]] = []
     stop = asyncio.Event()
-    reader = asyncio.ensure_future(read(f"moqt://{three[2].clients}", "track", got))
+    reader = asyncio.ensure_future(read_numbers(f"moqt://{three[2].clients}", "track", got))
     writers = [
-        asyncio.ensure_future(publish(f"moqt://{relay.clients}", "track", out, stop, first_group=7))
+        asyncio.ensure_future(
+            publish_numbers(f"moqt://{relay.clients}", "track", out, stop, first_group=7)
+        )
         for relay, out in zip(three, (written, twice), strict=False)
     ]
     async with asyncio.timeout(60):

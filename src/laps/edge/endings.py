@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from laps.edge.client import EdgeClient, EdgeSubscription
 from laps.relay.stub import StubClient
@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from laps.types import NodeId, TrackName
 
 
+# A relay that is dead is known to be so within this time, wherever it is; so long is it looked for
+# whether another publisher of an ended track is still there.
+LOOKS_S: Final = 5.0
+LOOK_S: Final = 0.5
+
+
 class Endings:
     """Tells subscribers, and relays with subscribers, that tracks have ended."""
 
@@ -26,13 +32,17 @@ class Endings:
         self._queries = queries
 
     def publisher_ended(self, track: Track, done: PublishDone | None, now: float) -> None:
-        """A publisher has ended a track: so it is for subscribers, if it was the last."""
-        if track.answering or self._context.elsewhere(track):
+        """A publisher has ended a track: so it is for subscribers, if it was the last.
+
+        Other relays look for themselves whether there is another publisher: one that we know of
+        may be at a relay that is dead, and then nobody else tells them.
+        """
+        if track.answering:
             return
-        code = DoneCode.TRACK_ENDED if done is None else done.code
-        reason = "" if done is None else done.reason
-        self._tell_relays(track, PublishDone(0, code, reason=reason))
-        self.end_track(track, code, reason, now)
+        if done is None:
+            done = PublishDone(0, DoneCode.TRACK_ENDED)
+        self._tell_relays(track, PublishDone(0, done.code, reason=done.reason))
+        self._end_if_last(track, done, self._context.relay.id, _subscribers(track), now)
 
     def malformed(self, track: Track, done: PublishDone, now: float) -> None:
         """The only publisher of a track here sends what is not valid."""
@@ -54,14 +64,32 @@ class Endings:
         if peer is not None and peer.is_stub:
             self._tell_relays(track, done)  # to them it is a track of ours
         # Who comes meanwhile has asked for what its publisher may begin again.
-        subscribers = frozenset(track.subscribers.values())
+        subscribers = _subscribers(track)
+        self._context.at(
+            now + self._context.settings.hold_s,
+            lambda now: self._end_if_last(track, done, source, subscribers, now),
+        )
 
-        def end(now: float) -> None:
-            others = [node_id for node_id in self._context.elsewhere(track) if node_id != source]
-            if not track.answering and not others:
-                self._end(track, done.code, done.reason, subscribers, now)
-
-        self._context.at(now + self._context.settings.hold_s, end)
+    def _end_if_last(
+        self,
+        track: Track,
+        done: PublishDone,
+        source: NodeId,
+        subscribers: frozenset[Subscriber],
+        now: float,
+        until: float | None = None,
+    ) -> None:
+        """End a track, unless it has another publisher; who is not heard of any more is none."""
+        until = now + LOOKS_S if until is None else until
+        if track.answering:
+            return
+        if all(node_id == source for node_id in self._context.elsewhere(track)):
+            self._end(track, done.code, done.reason, subscribers, now)
+        elif now < until:
+            self._context.at(
+                now + LOOK_S,
+                lambda now: self._end_if_last(track, done, source, subscribers, now, until),
+            )
 
     def begun_anew(self, track: Track) -> None:
         """A publisher here has begun a track anew: relays with subscribers are told."""
@@ -78,7 +106,7 @@ class Endings:
 
     def end_track(self, track: Track, code: int, reason: str, now: float) -> None:
         """Tell the subscribers of a track, when the last of its streams is closed."""
-        self._end(track, code, reason, frozenset(track.subscribers.values()), now)
+        self._end(track, code, reason, _subscribers(track), now)
 
     def _end(
         self,
@@ -121,3 +149,7 @@ class Endings:
         nodes = [node_id for node_id in relay.subscribes.sources(track.key) if node_id != relay.id]
         if track.name is not None:
             self._queries.tell(track.name, nodes, news)
+
+
+def _subscribers(track: Track) -> frozenset[Subscriber]:
+    return frozenset(track.subscribers.values())

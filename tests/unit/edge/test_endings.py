@@ -108,6 +108,33 @@ def test_a_track_ends_with_its_last_publisher() -> None:
     assert sub.last(PublishDone).code == DoneCode.GOING_AWAY
 
 
+@pytest.mark.parametrize("dies", [True, False])
+@pytest.mark.parametrize("at", ["1:1", "1:3"])
+def test_a_track_ends_whose_other_publisher_was_at_a_relay_that_has_died(
+    dies: bool, at: str
+) -> None:
+    net = MoqtNet()
+    ends, dead, far = (net.relay(f"1:{number}") for number in (1, 2, 3))
+    net.edge(far)
+    ways = [net.wire(here, dead, extended=True) for here in (ends, far)]
+    net.wire(ends, far, extended=True)
+    net.settle()
+    pub, other = net.app(ends), net.app(dead)
+    sub = net.app(ends if at == "1:1" else far)
+    sub.subscribe("demo/t")
+    for app in (pub, other):
+        app.publish("demo/t")
+    net.run(0.1)
+    pub.done(0, DoneCode.TRACK_ENDED, 0)
+    net.run(1.2)
+    assert sub.heard_of(PublishDone) == []
+    if dies:
+        for way in ways:
+            way.cut()
+    net.run(10.0)
+    assert len(sub.heard_of(PublishDone)) == dies
+
+
 @both
 def test_a_subscription_that_was_asked_for_ends_too(dialect: Dialect) -> None:
     _, pub, sub = stage(dialect)
