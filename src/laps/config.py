@@ -61,14 +61,22 @@ class Impairment(msgspec.Struct, frozen=True, kw_only=True):
     jitter_ms: float = 0.0
     # The share of datagrams that never arrive, in each direction.
     drop: float = 0.0
+    # So much in each direction, and a quarter of a second of it waits; 0: as much as there is.
+    bandwidth_mbit: float = 0.0
 
 
 _Wait = Annotated[float, Meta(ge=0, le=10_000)]
 _Share = Annotated[float, Meta(ge=0, le=1)]
-_IMPAIRMENT: dict[str, Any] = {"delay_ms": _Wait, "jitter_ms": _Wait, "drop": _Share}
+_Megabits = Annotated[float, Meta(ge=0, le=100_000)]
+_IMPAIRMENT: dict[str, Any] = {
+    "delay_ms": _Wait,
+    "jitter_ms": _Wait,
+    "drop": _Share,
+    "bandwidth_mbit": _Megabits,
+}
 _IMPAIRED = (
     'a table like {"127.0.0.1:40001" = {delay_ms = 40, jitter_ms = 5, drop = 0.02}}: addresses '
-    "that are dialled, delays from 0 to 10000, drop from 0 to 1"
+    "that are dialled, delays from 0 to 10000, drop from 0 to 1, bandwidth_mbit from 0 to 100000"
 )
 
 

@@ -143,7 +143,7 @@ class Link:
 
     def press(self, pressed: bool, *, crowded: bool = False) -> None:
         self.pressed, self.crowded = pressed, crowded
-        self._app.edge.pressure.changed(self._app.client, self._app.net.now)
+        self._app.edge.relay.pressure.client_changed(self._app.client, self._app.net.now)
         self._app.net.run()
 
 
@@ -524,12 +524,12 @@ def edge_tables(edge: Edge) -> dict[str, int]:
             edge.upstream,
             edge.fetches,
             edge.requests,
-            edge.pressure,
+            edge.relay.pressure,
             edge.statuses,
             edge.watches,
         )
         for name, table in vars(owner).items()
-        if isinstance(table, dict | list | set) and name != "_askers"
+        if isinstance(table, dict | list | set) and name not in ("_askers", "_stubs")
     }
 
 

@@ -21,7 +21,7 @@ from laps.infobase.nodes import SessionId
 from laps.relay.relay import Relay
 from laps.relay.roles import RULES, Role
 from laps.relay.settings import RelaySettings
-from laps.tracks.ports import Answers
+from laps.tracks.ports import Answers, Unhurried
 from laps.types import (
     AnnounceInfo,
     DataDirection,
@@ -151,6 +151,7 @@ class WireEnd:
         self.crowded = False
         self.sent_bytes = 0
         "As `Link`: a wire takes everything at once, unless a test says that it does not."
+        self.when_flushed: list[Callable[[], None]] = []
         self.window = inf
         "How much of control may be unread on the other side."
         self.holding = False
@@ -201,6 +202,20 @@ class WireEnd:
         stream = WireStream(self, next(self._uni), priority, ttl_us)
         self.streams[stream.stream_id] = stream
         return stream
+
+    def when_sent(self, call: Callable[[], None]) -> None:
+        """While it is pressed something waits to be sent; a test calls these when nothing does."""
+        if self.pressed:
+            self.when_flushed.append(call)
+        else:
+            call()
+
+    def flush(self) -> None:
+        """All that was written has been sent."""
+        self.pressed = self.crowded = False
+        calls, self.when_flushed = self.when_flushed, []
+        for call in calls:
+            call()
 
     def send_datagram(self, data: bytes, priority: int) -> None:
         self.datagrams.append(data)
@@ -384,7 +399,7 @@ class Puppet:
         self.closed = link.closed
 
 
-class App:
+class App(Unhurried):
     """A client that writes down what it is asked for and what it gets."""
 
     echoes = False

@@ -222,7 +222,10 @@ fingerprints."192.0.2.3:33434" = "ABABABABABABABABABABABABABABABABABABABABABABAB
         (f'peering.fingerprints."192.0.2.1:1" = "{"ab" * 32}"', "is not dialled: name it as in"),
         ("impairment.peers = 3", "impairment.peers = 3: must be a table like"),
         ('impairment.peers."127.0.0.1:1".drop = 1.1', "drop from 0 to 1"),
-        ('impairment.peers."127.0.0.1:1".delay = 1', "has delay; known: delay_ms, jitter_ms, drop"),
+        (
+            'impairment.peers."127.0.0.1:1".delay = 1',
+            "has delay; known: delay_ms, jitter_ms, drop, bandwidth_mbit",
+        ),
         ('impairment.peers."host:1".drop = 1', "must be the IP address and port that is dialled"),
     ],
 )

@@ -31,7 +31,7 @@ from laps.bench.process import Process, answer
 from laps.config import Config, override
 from laps.errors import LapsError
 from laps.net.runner import Runner
-from laps.tracks.ports import Answers
+from laps.tracks.ports import Answers, Unhurried
 from laps.types import AnnounceInfo, TrackName, hash_bytes
 from laps.wire.subscribe import encode_subscribe
 
@@ -126,7 +126,7 @@ def table(result: Result) -> Table:
 # -- the processes ---------------------------------------------------------------------------------
 
 
-class _App:
+class _App(Unhurried):
     """A publisher and a subscriber at one relay."""
 
     echoes = False

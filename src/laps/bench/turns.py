@@ -39,7 +39,7 @@ from laps.relay.relay import Relay
 from laps.relay.roles import Role
 from laps.relay.settings import RelaySettings
 from laps.tables import Table as LargeTable
-from laps.tracks.ports import Answers
+from laps.tracks.ports import Answers, Unhurried
 from laps.types import (
     AnnounceInfo,
     DataDirection,
@@ -185,6 +185,9 @@ class _Link:
     def open_stream(self, priority: int, ttl_us: int) -> OutStream:
         return _Out()
 
+    def when_sent(self, call: Callable[[], None]) -> None:
+        call()
+
     def send_datagram(self, data: bytes, priority: int) -> None:
         pass
 
@@ -199,7 +202,7 @@ class _Link:
 
 
 @dataclass(slots=True, eq=False)
-class _Publisher:
+class _Publisher(Unhurried):
     """A client that is asked for tracks."""
 
     echoes: bool = False

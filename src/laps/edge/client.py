@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
+from laps.routing.forwarding import FromClient
 from laps.telemetry.records import NAMESPACE
 from laps.tracks.ports import Answers, OutStream, Pressed
 from laps.tracks.subscription import Subscription
@@ -20,11 +21,13 @@ from laps.wire.moqt.messages import DEFAULT_PRIORITY
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
+    from laps.routing.forwarding import FlowKey
     from laps.sessions.moqt import Wire
     from laps.tracks.publication import Publication
     from laps.tracks.subscription import SubscriptionState
     from laps.tracks.track import Track
     from laps.types import Address, Location, TrackHash, TrackKey, TrackName
+    from laps.wire.extensions import Urgency
     from laps.wire.moqt.dialect import Dialect
     from laps.wire.moqt.messages import Fetch, Subscribe
 
@@ -189,6 +192,32 @@ class EdgeClient:
         "The prefixes it subscribes to, by request id."
         self.serving: dict[int, Serving] = {}
         "What it is being sent of earlier objects, by request id."
+        self._is_waiting = False
+        "What it sends is left unread."
+
+    # -- as `ports.Sender` -------------------------------------------------------------------------
+
+    @property
+    def sink(self) -> EdgeClient:
+        """As `Client.sink`."""
+        return self
+
+    def sender(self, key: TrackKey) -> EdgeClient:
+        """As `Client.sender`: all that it sends waits, whichever track it is of."""
+        return self
+
+    def flows(self) -> list[FlowKey]:
+        """As `Sender.flows`."""
+        return [FromClient(self, publication.key) for publication in self.publications.values()]
+
+    def wait(self, urgency: Urgency) -> None:
+        """As `Sender.wait`."""
+        if urgency and not self._is_waiting:
+            self._is_waiting = True
+            self.link.pause()
+        elif self._is_waiting and not urgency:
+            self._is_waiting = False
+            self.link.resume()
 
     # -- as `ports.Pressed` ------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@
     track_status      how far a track is
     watching          who hears of which namespaces
     endings           how tracks end
-    pressure          which publishers have to wait
     relay_queries     what is asked of other relays, and `relay_requests` what they ask
 
 A shell tells the relay and the clients what happens, and calls `perform` afterwards: what followed
@@ -20,7 +19,6 @@ from typing import TYPE_CHECKING, Final
 from laps.edge.context import Context
 from laps.edge.endings import Endings
 from laps.edge.fetching import Fetches
-from laps.edge.pressure import Pressure
 from laps.edge.relay_queries import RelayQueries
 from laps.edge.relay_requests import RelayRequests
 from laps.edge.subscribing import Subscribing
@@ -62,8 +60,7 @@ class Edge:
         self.upstream = UpstreamFetches(context, self.queries, FetchCounters())
         self.fetches = Fetches(self.upstream)
         self.statuses = Statuses(context, self.queries)
-        self.pressure = Pressure(context)
-        self.subscribing = Subscribing(context, self.statuses, self.pressure, self.upstream)
+        self.subscribing = Subscribing(context, self.statuses, self.upstream)
         self.watches = Watches(context)
         self.endings = Endings(context, self.queries)
         self.requests = RelayRequests(
@@ -87,7 +84,6 @@ class Edge:
         """A client has left, with all that it offered and wanted."""
         self.clients.pop(client, None)
         self.context.holding.discard(client)
-        self.pressure.forget(client)
         for serving in list(client.serving.values()):
             serving.cancel(now)
         subscriptions = list(client.subscriptions.values())
@@ -102,7 +98,7 @@ class Edge:
         self.relay.client_closed(client, now)
         for subscription in subscriptions:
             subscription.advance(SubscriptionState.CLOSED)
-            self.pressure.changed_track(subscription.track, now)
+            self.relay.pressure.track_changed(subscription.track, now)
         self.upstream.client_closed(client, now)
         for track in published:
             if track is not None:

@@ -395,7 +395,7 @@ class QuicrClient(EdgeClient):
         pressed = self.pressed
         if pressed != self._was_pressed:
             self._was_pressed = pressed
-            self.edge.pressure.changed(self, now)
+            self.edge.relay.pressure.client_changed(self, now)
 
     def accept(self, subscription: EdgeSubscription, largest: Location | None, now: float) -> None:
         """As `EdgeClient.accept`; the client has its answer already."""

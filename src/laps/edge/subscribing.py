@@ -26,7 +26,6 @@ from laps.wire.subscribe import encode_subscribe
 
 if TYPE_CHECKING:
     from laps.edge.context import Context
-    from laps.edge.pressure import Pressure
     from laps.edge.track_status import Statuses
     from laps.edge.upstream_fetch import UpstreamFetches
     from laps.tracks.subscription import Subscription
@@ -87,12 +86,9 @@ class _GroupFetch:
 class Subscribing:
     """The subscriptions of a relay's clients."""
 
-    def __init__(
-        self, context: Context, statuses: Statuses, pressure: Pressure, upstream: UpstreamFetches
-    ) -> None:
+    def __init__(self, context: Context, statuses: Statuses, upstream: UpstreamFetches) -> None:
         self._context = context
         self._statuses = statuses
-        self._pressure = pressure
         self._upstream = upstream
         self._fetching: dict[EdgeSubscription, _GroupFetch] = {}
         "Subscriptions whose first group is being fetched."
@@ -106,7 +102,7 @@ class Subscribing:
         request = subscription.request
         data = encode_subscribe(track.name) if request is None else carry_subscribe(request)
         self._context.relay.subscribe(subscription.client, track.name, data, now, subscription)
-        self._pressure.changed_track(track, now)
+        self._context.relay.pressure.track_changed(track, now)
         self.settle(track, now)
         if subscription.is_unanswered:
             wait_s = self._context.settings.subscribe_wait_s
@@ -125,7 +121,7 @@ class Subscribing:
             self._context.relay.unsubscribe(client, track.name, now)
         subscription.advance(SubscriptionState.CLOSED)
         if is_current:
-            self._pressure.changed_track(track, now)
+            self._context.relay.pressure.track_changed(track, now)
 
     def offered(self, subscription: EdgeSubscription, now: float) -> None:
         """A client has accepted our PUBLISH of a track."""

@@ -19,7 +19,7 @@ from laps.edge.track_records import TrackRecords
 from laps.telemetry.encode import Encoder
 from laps.telemetry.records import EVENTS, KINDS, LINKS, NODE, TRACKS, namespace_of, tracks_of
 from laps.tracks.cache import Cache, CachedTrack, CacheLimits
-from laps.tracks.ports import Answers
+from laps.tracks.ports import Answers, Unhurried
 from laps.tracks.sinks import Nowhere
 from laps.types import announce_info, format_node_id
 from laps.wire.moqt.codes import DoneCode
@@ -97,7 +97,7 @@ class _Output:
         self.track.cached.limit_age(age_s)
 
 
-class Telemetry:
+class Telemetry(Unhurried):
     """The tracks that a relay publishes about itself: to the relay, a client that publishes."""
 
     echoes = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from laps.tracks.ports import Answers
+from laps.tracks.ports import Answers, Unhurried
 from laps.tracks.sinks import Nowhere
 from laps.wire.moqt.codes import RequestCode
 from laps.wire.moqt.messages import RequestError, RequestOk, TrackStatus
@@ -72,7 +72,7 @@ class _StatusQuery:
             self.inquirer.answered(self.track.largest(), now)
 
 
-class Probe:
+class Probe(Unhurried):
     """Wants a track for a moment, and nothing of it."""
 
     echoes = False

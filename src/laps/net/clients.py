@@ -332,5 +332,5 @@ class ClientConnection:
         self.egress.tick(now)
 
     def _pressure(self) -> None:
-        self._clients.edge.pressure.changed(self.client, monotonic())
+        self._clients.edge.relay.pressure.client_changed(self.client, monotonic())
         self._clients.touched()

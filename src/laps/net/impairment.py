@@ -10,6 +10,7 @@ such socket at all.
 from __future__ import annotations
 
 from collections import deque
+from math import inf
 from random import Random
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 # What is on its way at once, in one direction: half a second at 250 Mbit/s. A path holds no more,
 # and drops what comes on top.
 LANE_BYTES: Final = 16 * 1024 * 1024
+
+# What waits at a narrow path; more is dropped, and QUIC slows down.
+NARROW_S: Final = 0.25
 
 # The loop's timers count whole milliseconds: they are set half of one later, and what is due within
 # half of one goes with them.
@@ -48,6 +52,9 @@ class Lane:
         "Lost because the lane was full."
         self._rng = rng
         self._delay = self._jitter = self._drop = 0.0
+        self._bytes_per_s = inf
+        self._free_at = 0.0
+        "When what was sent before has left."
         self._waiting: deque[tuple[float, Datagrams]] = deque()
         self._bytes = 0
         self._last_due = 0.0
@@ -58,6 +65,8 @@ class Lane:
         self._delay = 0.0 if impairment is None else impairment.delay_ms / 1000
         self._jitter = 0.0 if impairment is None else impairment.jitter_ms / 1000
         self._drop = 0.0 if impairment is None else impairment.drop
+        megabits = 0.0 if impairment is None else impairment.bandwidth_mbit
+        self._bytes_per_s = megabits * 1e6 / 8 or inf
 
     @property
     def due(self) -> float | None:
@@ -76,7 +85,12 @@ class Lane:
             return
         if not datagrams:
             return
-        wait = self._delay
+        leaves = max(now, self._free_at) + size / self._bytes_per_s
+        if leaves > now + NARROW_S:
+            self.overflowed += len(datagrams)
+            return
+        self._free_at = leaves
+        wait = leaves - now + self._delay
         if self._jitter:
             wait += self._rng.uniform(0.0, self._jitter)
         # Never ahead of what was sent before: a path that reorders is another kind of bad.

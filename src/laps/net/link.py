@@ -121,6 +121,10 @@ class QuicLink:
         """A new data stream."""
         return self.egress.open(priority, ttl_us)
 
+    def when_sent(self, call: Callable[[], None]) -> None:
+        """Call when all that was written before has been sent."""
+        self.egress.when_flushed(call)
+
     def send_datagram(self, data: bytes, priority: int) -> None:
         """Send a datagram, or lose it."""
         try:

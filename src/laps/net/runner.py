@@ -18,6 +18,7 @@ import socket
 import time
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
@@ -314,7 +315,7 @@ class Runner:
             dialled=dialled,
         )
         self._links[link.id] = link
-        link.egress.on_pressure = self._pressure
+        link.egress.on_pressure = partial(self._pressure, link)
         self._alone.clear()
         if not dialled:
             self.relay.link_opened(link, time.monotonic())
@@ -323,12 +324,12 @@ class Runner:
 
     def _data(self, link: QuicLink, stream_id: int, data: bytes, fin: bool) -> None:
         self.relay.link_data(link, stream_id, data, fin, time.monotonic())
-        if not stream_id & 2 or self.relay.data.holding or self.edge.is_due:
+        if not stream_id & 2 or self.relay.is_due or self.edge.is_due:
             self._arm()
 
     def _datagram(self, link: QuicLink, data: bytes) -> None:
         self.relay.link_datagram(link, data, time.monotonic())
-        if self.relay.data.holding or self.edge.is_due:
+        if self.relay.is_due or self.edge.is_due:
             self._arm()
 
     def _reset(self, link: QuicLink, stream_id: int, code: int) -> None:
@@ -372,8 +373,8 @@ class Runner:
             self.relay.journal.note(now, event, format_node_id(node_id))
         self._arm()
 
-    def _pressure(self) -> None:
-        self.edge.pressure.changed_link(time.monotonic())
+    def _pressure(self, link: QuicLink) -> None:
+        self.relay.pressure.link_changed(link, time.monotonic())
         self.edge.requests.writable(time.monotonic())
         self._arm()
 

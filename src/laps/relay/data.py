@@ -38,13 +38,16 @@ if TYPE_CHECKING:
     from laps.relay.peers import Links
     from laps.relay.ports import Link
     from laps.relay.sets import Sets
+    from laps.relay.stub import StubClient
     from laps.relay.tracing import Trace
-    from laps.routing.forwarding import Fib, Flow
+    from laps.routing.forwarding import Fib, Flow, FlowKey
     from laps.tracks.meter import Meter
     from laps.tracks.ports import Client, OutStream
     from laps.tracks.track import Track
     from laps.tracks.tracks import Tracks
     from laps.types import SnsId, TrackHash, TrackKey
+
+    MaybeStub = StubClient | None
 
 # 10 µs each.
 MOST_RESET: Final = 200
@@ -57,13 +60,7 @@ class DataPlane:
     """The streams and datagrams that pass through one relay."""
 
     def __init__(
-        self,
-        fib: Fib,
-        sets: Sets,
-        links: Links,
-        tracks: Tracks,
-        hold_s: float,
-        hold_bytes: int,
+        self, fib: Fib, sets: Sets, links: Links, tracks: Tracks, hold_s: float, hold_bytes: int
     ) -> None:
         """`tracks` has those of this relay's clients; data waits for its SNS for `hold_s`."""
         self.counters = DataCounters()
@@ -74,6 +71,8 @@ class DataPlane:
         self._tracks = tracks
         self._streams = OpenStreams()
         self._held = HeldData(hold_s, hold_bytes)
+        self.pressing: dict[FlowKey, None] = {}
+        "Flows of which streams began on links that are pressed."
         self._left: deque[Hashable] = deque()
         "Links and publishers that have left, and of which streams are open."
 
@@ -154,15 +153,15 @@ class DataPlane:
     # -- from a peer -------------------------------------------------------------------------------
 
     def receive(
-        self, link: Link, stream_id: int, data: bytes, fin: bool, source: Client | None, now: float
+        self, link: Link, stream_id: int, data: bytes, fin: bool, stub: MaybeStub, now: float
     ) -> None:
-        """Bytes of a peer's data stream. `source` is set for a Stub, who stands for a publisher."""
+        """Bytes of a peer's data stream. A Stub stands for a publisher."""
         passing = self._streams.get(link.id, stream_id)
         if passing is None:
             passing = self._streams.add(link.id, stream_id, Passing())
         try:
             if passing.flow is None and not passing.refused:
-                self._begin(link, stream_id, passing, data, fin, source, now)
+                self._begin(link, stream_id, passing, data, fin, stub, now)
             else:
                 passing.size += len(data)
                 write_all(passing.outs, data, fin, now)
@@ -184,14 +183,14 @@ class DataPlane:
             self._abort(passing, code, now)
             self._closed(source, stream_key, passing)
 
-    def receive_datagram(self, link: Link, data: bytes, source: Client | None, now: float) -> None:
+    def receive_datagram(self, link: Link, data: bytes, stub: MaybeStub, now: float) -> None:
         """A data object in a datagram."""
         header, payload = decode_datagram(data)
         key = header.full_name_hash
         flow = self._sets.flow(
-            FromPeer(link.id, header.sns_id) if source is None else FromClient(source, key)
+            FromPeer(link.id, header.sns_id) if stub is None else FromClient(stub, key)
         )
-        if flow is None and source is None:
+        if flow is None and stub is None:
             item = Held(now + self._held.limit_s, header.sns_id, None, data)
             self._hold(link.id, item, len(data))
             return
@@ -204,8 +203,8 @@ class DataPlane:
         track = self._tracks.get(key) if flow.local else None
         copies: int | None = 0
         if track is not None:
-            origin = FromPeer(link.id, header.sns_id) if source is None else source
-            copies = track.datagrams.receive(bytes(payload), origin, source, now)
+            origin = FromPeer(link.id, header.sns_id) if stub is None else stub
+            copies = track.datagrams.receive(bytes(payload), origin, stub, now)
         if copies is None:
             return  # it arrived before, by this way or another
         copies += self._send_datagram(flow, key, payload)
@@ -269,7 +268,7 @@ class DataPlane:
         passing: Passing,
         data: bytes,
         fin: bool,
-        source: Client | None,
+        source: MaybeStub,
         now: float,
     ) -> None:
         """Read the header, and find the flow."""
@@ -318,12 +317,16 @@ class DataPlane:
         header: NewStreamHeader,
         head: bytes,
         fin: bool,
-        source: Client | None,
+        source: MaybeStub,
         now: float,
     ) -> None:
         """Open the egresses, and give them what has arrived."""
         key, priority, ttl_us = header.full_name_hash, header.priority, header.ttl_us
         passing.size = len(head)
+        if flow.track is None:
+            flow.track = key
+        if source is not None:
+            source.comes(key, header.sns_id)
         passing.meter = self._tracks.meter(key, flow, now)
         self._open(passing, key, priority, ttl_us, wrapped=False)
         self._count_new(passing)
@@ -359,6 +362,8 @@ class DataPlane:
             passing.sets.append((flow, link_id, sns_id, out))
             self._fib.stream_opened(flow, link_id)
             self._streams.sent(flow, passing)
+            if link.pressed:
+                self.pressing[flow.key] = None
 
     def _unwrap(self, passing: Passing, data: bytes, fin: bool, now: float) -> None:
         decoder, incoming = passing.decoder, passing.incoming

@@ -54,7 +54,10 @@ class IngressSets:
             sets = self._sets[link_id] = Table()
         sets[sns_id] = None
         others = [node_id for node_id in nodes if node_id != self._self_id]
-        self._fib.install(FromPeer(link_id, sns_id), others, local=self._self_id in nodes)
+        source = FromPeer(link_id, sns_id)
+        flow = self._fib.install(source, others, local=self._self_id in nodes)
+        if flow.local and flow.track is not None:
+            self._shared.comes_by(flow.track, source)
         self._flows.changed(now)
 
     def count(self, link_id: SessionId) -> int:
@@ -103,9 +106,10 @@ class IngressSets:
         source = FromPeer(link_id, sns_id)
         if sudden:
             self._flows.source_silent(source)
+        flow = self._fib.get(source)
         self._links.send_sns(self._fib.remove(source))
         self._shared.lost(source, sudden=sudden)
-        self._shared.fed.pop(source, None)
+        self._shared.feeds_no_more(source, None if flow is None else flow.track)
 
     def of_link(self, link_id: SessionId) -> list[FromPeer]:
         """The sets of a link."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from laps.routing.forwarding import SnsUpdate
     from laps.sessions.peer import Effect, PeerSession
     from laps.sessions.peer import Event as SessionEvent
-    from laps.types import NodeId, NodeInfo, TrackKey
+    from laps.types import NodeId, NodeInfo, SnsId, TrackKey
     from laps.wire.peering import Message
 
 # Two links that both sides dialled within this time are established at the same time: longer than
@@ -72,6 +72,8 @@ class PeerLink:
     subscribes_told: int = 0
     "Advertisements of subscribes on it, since they were last counted; the next likewise."
     namespaces_told: int = 0
+    withdrawing: list[SnsId] = field(default_factory=list)
+    "Sets that are withdrawn when the last of their data has been sent."
     outbox: Outbox = field(default_factory=Outbox)
     "What the peer is still to be sent on it."
 
@@ -363,8 +365,35 @@ class Links:
         """Advertise subscriber node sets, or withdraw them."""
         for update in updates:
             peer_link = self.peer_links.get(update.link)
-            if peer_link is not None:
+            if peer_link is None:
+                continue
+            if not update.nodes and (peer_link.withdrawing or peer_link.link.pressed):
+                self._withdraw_later(peer_link, update.sns_id)
+            else:
                 self.send_on(peer_link, sns_message(update))
+
+    def _withdraw_later(self, peer_link: PeerLink, sns_id: SnsId) -> None:
+        """Withdraw a set when what waits to be sent has been: some of it is under that set.
+
+        Control messages overtake data, and data whose set is unknown is not kept for long.
+        """
+        peer_link.withdrawing.append(sns_id)
+        if len(peer_link.withdrawing) == 1:
+            self._withdraw_when_sent(peer_link)
+
+    def _withdraw_when_sent(self, peer_link: PeerLink) -> None:
+        ready = len(peer_link.withdrawing)
+
+        def withdraw() -> None:
+            sets, peer_link.withdrawing = peer_link.withdrawing, []
+            for sns_id in sets[:ready]:
+                self.send_on(peer_link, SubscribeNodeSetWd(sns_id))
+            # The others were added meanwhile, and more data before them.
+            peer_link.withdrawing = sets[ready:]
+            if peer_link.withdrawing:
+                self._withdraw_when_sent(peer_link)
+
+        peer_link.link.when_sent(withdraw)
 
 
 def sns_message(update: SnsUpdate) -> Message:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from laps.tracks.ports import Pressed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from laps.infobase.nodes import SessionId
     from laps.tracks.ports import OutStream
@@ -50,6 +50,9 @@ class Link(Pressed, Protocol):
 
     def open_stream(self, priority: int, ttl_us: int) -> OutStream:
         """A new data stream; 0 is the most urgent priority, and a TTL of 0 means none."""
+
+    def when_sent(self, call: Callable[[], None]) -> None:
+        """Call when all that was written before has been sent; at once, or when nothing is left."""
 
     def send_datagram(self, data: bytes, priority: int) -> None:
         """Send a datagram, or lose it."""

@@ -14,6 +14,7 @@ from laps.wire.extensions import (
     RelayResponse,
     RepairRequest,
     RepairResponse,
+    SetPressed,
     SetSilent,
 )
 from laps.wire.peering import (
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from laps.relay.ingress import IngressSets
     from laps.relay.paths import Paths
     from laps.relay.peers import Peer, PeerLink
+    from laps.relay.pressure import Pressure
     from laps.relay.reach import Reach
     from laps.relay.repairs import Repairs
     from laps.relay.roles import Rules
@@ -67,6 +69,7 @@ class Receiving:
         reach: Reach,
         repairs: Repairs,
         suspicion: Suspicion,
+        pressure: Pressure,
         extensions: Extensions,
     ) -> None:
         self._rules = rules
@@ -83,6 +86,7 @@ class Receiving:
         self._reach = reach
         self._repairs = repairs
         self._suspicion = suspicion
+        self._pressure = pressure
         self._extensions = extensions
 
     def receive(self, peer_link: PeerLink, peer: Peer, message: Message, now: float) -> None:
@@ -117,6 +121,8 @@ class Receiving:
                     self._repairs.receive(message, now)
             case SetSilent(sns_id) if takes_data:
                 self._suspicion.set_silent(link.id, sns_id, now)
+            case SetPressed(sns_id, urgency):
+                self._pressure.peer_said(link.id, sns_id, urgency, now)
             case GoAway():
                 self._paths.changed(self._extensions.peer_leaves(peer, message, now), now)
             case _:

@@ -30,6 +30,7 @@ from laps.relay.nearest_edge import NearestEdge
 from laps.relay.passing import DROPPED
 from laps.relay.paths import Paths
 from laps.relay.peers import Links, PeerLink
+from laps.relay.pressure import Pressure
 from laps.relay.reach import Reach
 from laps.relay.receiving import Receiving
 from laps.relay.repairs import Repairs
@@ -119,14 +120,8 @@ class Relay:
             corrections,
             epoch,
         )
-        self._exchange = Exchange(
-            self_info,
-            self.nodes,
-            self.subscribes,
-            self.links,
-            self.extensions,
-            settings.node_advertise_s,
-        )
+        bases = self.nodes, self.subscribes, self.links, self.extensions
+        self._exchange = Exchange(self_info, *bases, settings.node_advertise_s)
         self._subscribes = SubscribeExchange(
             self_info.id,
             settings,
@@ -197,22 +192,12 @@ class Relay:
             self.events,
             self.journal,
         )
+        self.pressure = Pressure(self.links, self.fib, self.data, self.tracks, self._stubs)
+        known = self.nodes, self.subscribes, self._stubs, self._paths, self._subscribes
+        flowing = self.tracks, self.ingress, self.data, self.reach, self.repairs
+        watching = self.suspicion, self.pressure, self.extensions
         self._receiving = Receiving(
-            self.rules,
-            self.counters,
-            settings.limits,
-            self.nodes,
-            self.subscribes,
-            self._stubs,
-            self._paths,
-            self._subscribes,
-            self.tracks,
-            self.ingress,
-            self.data,
-            self.reach,
-            self.repairs,
-            self.suspicion,
-            self.extensions,
+            self.rules, self.counters, settings.limits, *known, *flowing, *watching
         )
         self._due: tuple[Due, ...] = (
             self._paths,
@@ -223,6 +208,7 @@ class Relay:
             self._subscribes,
             self.extensions,
             self.repairs,
+            self.pressure,
             self.links,
         )
 
@@ -267,8 +253,7 @@ class Relay:
             link.end_stream(stream_id, DROPPED)
             return
         self.data.receive(link, stream_id, data, fin, self._stubs.get(link.id), now)
-        if self.tracks.shared.began:
-            self.reach.serve_joining(now)
+        self._flowed(now)
 
     def link_datagram(self, link: Link, data: bytes, now: float) -> None:
         """A datagram from the peer."""
@@ -302,6 +287,7 @@ class Relay:
         self.extensions.link_closed(link.id)
         peer_link = self.links.peer_links.pop(link.id, None)
         self.data.close_link(link.id, now)
+        self.pressure.closed(link)
         if peer_link is None or peer_link.peer is None:
             return
         peer = peer_link.peer
@@ -393,6 +379,7 @@ class Relay:
         self._subscribes.client_closed(client, now)
         self.extensions.client_closed(client, now)
         self.data.close_source(client, now)
+        self.pressure.closed(client.sink)
         self.reach.serve_joining(now)
 
     def publish(
@@ -408,8 +395,7 @@ class Relay:
     ) -> None:
         """Bytes of a publisher's stream; the first with a new key opens it."""
         self.data.publish(client, track, stream_key, data, fin, priority, ttl_us, now)
-        if self.tracks.shared.began:
-            self.reach.serve_joining(now)
+        self._flowed(now)
 
     def publish_reset(self, client: Client, stream_key: Hashable, code: int, now: float) -> None:
         """A publisher gave a stream up."""
@@ -419,6 +405,13 @@ class Relay:
     def publish_datagram(self, client: Client, track: TrackHash, data: bytes, now: float) -> bool:
         """A publisher's datagram; False if its object arrived before."""
         return self.data.publish_datagram(client, track, data, now)
+
+    def _flowed(self, now: float) -> None:
+        """Data has come: streams that began are for those who join, and may press on links."""
+        if self.tracks.shared.began:
+            self.reach.serve_joining(now)
+        if self.data.pressing:
+            self.pressure.began(now)
 
     # -- time --------------------------------------------------------------------------------------
 
@@ -451,6 +444,11 @@ class Relay:
     def stubs(self) -> Collection[StubClient]:
         """The Stubs of this relay."""
         return self._stubs.values()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether `tick` may be wanted sooner than `deadline` last said, after data came."""
+        return self.data.holding or self.pressure.is_sooner
 
     def is_idle(self) -> bool:
         """Whether nothing is about to be said or dropped."""

@@ -6,18 +6,19 @@ it data under SNS ids of its own, one for each track, with the Stub as the only 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from laps.relay.framing import DirectStream, Wrapped
-from laps.routing.forwarding import SnsIds
+from laps.routing.forwarding import FromClient, SnsIds, SnsUpdate
 from laps.tracks.ports import Answers
 from laps.types import SubscribeInfo, next_sequence
+from laps.wire.extensions import SetPressed
 from laps.wire.objects import encode_datagram_header
 from laps.wire.peering import (
     SubscribeInfoAdv,
     SubscribeInfoWd,
     SubscribeNodeSetAdv,
-    SubscribeNodeSetWd,
 )
 
 if TYPE_CHECKING:
@@ -25,12 +26,30 @@ if TYPE_CHECKING:
 
     from laps.relay.peers import Links, Peer
     from laps.relay.ports import Link
+    from laps.routing.forwarding import FlowKey
     from laps.tracks.ports import OutStream
     from laps.types import NodeId, SnsId, TrackHash, TrackKey
+    from laps.wire.extensions import Urgency
     from laps.wire.peering import Message
 
 # A Stub remembers for a minute what was withdrawn: more than is withdrawn from one within it.
 MAX_WITHDRAWN: Final = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class StubTrack:
+    """A track that a Stub sends."""
+
+    stub: StubClient
+    key: TrackKey
+
+    def flows(self) -> tuple[FlowKey, ...]:
+        """As `Sender.flows`."""
+        return (FromClient(self.stub, self.key),)
+
+    def wait(self, urgency: Urgency) -> None:
+        """As `Sender.wait`: the Stub is told."""
+        self.stub.say_pressed(self.key, urgency)
 
 
 class StubClient:
@@ -56,6 +75,33 @@ class StubClient:
         "How much was said: a track that was not spoken of for long begins here."
         self._ids = SnsIds()
         self._sets: dict[TrackKey, SnsId] = {}
+        self._tracks: dict[SnsId, TrackKey] = {}
+        "The same, the other way round."
+        self._comes: dict[TrackKey, SnsId] = {}
+        "The Stub's own sets, that its tracks come under."
+
+    @property
+    def sink(self) -> Link:
+        """As `Client.sink`."""
+        return self._link
+
+    def sender(self, key: TrackKey) -> StubTrack:
+        """As `Client.sender`."""
+        return StubTrack(self, key)
+
+    def comes(self, key: TrackKey, sns_id: SnsId) -> None:
+        """A track that it was asked for comes under a set of its own."""
+        if key in self._asked:
+            self._comes[key] = sns_id
+
+    def say_pressed(self, key: TrackKey, urgency: Urgency) -> None:
+        """Tell the Stub how it is with what it sends of a track."""
+        if self._link.extended and (sns_id := self._comes.get(key)) is not None:
+            self._send(SetPressed(sns_id, urgency))
+
+    def track_under(self, sns_id: SnsId) -> TrackKey | None:
+        """What it is sent under a set."""
+        return self._tracks.get(sns_id)
 
     @property
     def since(self) -> float:
@@ -80,6 +126,7 @@ class StubClient:
     def unsubscribe(self, track: TrackHash) -> None:
         """Nobody wants the track any more."""
         _, data = self._asked.pop(track.full_name_hash, (track, b""))
+        self._comes.pop(track.full_name_hash, None)
         self._send(SubscribeInfoWd(self._info(track, data)))
 
     def repeat(self) -> None:
@@ -112,12 +159,13 @@ class StubClient:
         """The Stub no longer subscribes to a track."""
         sns_id = self._sets.pop(track.full_name_hash, None)
         if sns_id is not None:
+            del self._tracks[sns_id]
             self.withdraw(sns_id)
 
     def withdraw(self, sns_id: SnsId) -> None:
         """A set is used no more."""
         self._ids.give_back(sns_id)
-        self._send(SubscribeNodeSetWd(sns_id))
+        self._links.send_sns([SnsUpdate(self._link.id, sns_id, ())])
 
     def _send(self, message: Message) -> None:
         self._links.send(self.peer, message)
@@ -126,6 +174,7 @@ class StubClient:
         sns_id = self._sets.get(track.full_name_hash)
         if sns_id is None:
             sns_id = self._sets[track.full_name_hash] = self._ids.take()
+            self._tracks[sns_id] = track.full_name_hash
             self._send(SubscribeNodeSetAdv(sns_id, (self.peer.node_id,)))
         return sns_id
 

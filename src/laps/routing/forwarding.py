@@ -118,6 +118,8 @@ class Flow:
     targets: frozenset[NodeId] = frozenset()
     local: bool = False
     "Whether clients of this relay are to have it too."
+    track: TrackKey | None = None
+    "What a peer sends under it, once a stream has come."
     withdrawn: bool = False
     "The peer that it comes from has withdrawn it: only the last of its data may still arrive."
     outs: dict[LinkId, OutSet] = field(default_factory=dict)
@@ -146,17 +148,21 @@ class SnsIds:
 
     def __init__(self) -> None:
         self._last = 0
-        self._used: Table[SnsId, None] = Table()
+        self._used: Table[SnsId, Flow | None] = Table()
 
-    def take(self) -> SnsId:
-        """The next id that is not in use."""
+    def take(self, flow: Flow | None = None) -> SnsId:
+        """The next id that is not in use, for a flow."""
         while True:
             self._last = self._last % LAST_SNS_ID + 1
             if self._last not in self._used:
                 break
         sns_id = SnsId(self._last)
-        self._used[sns_id] = None
+        self._used[sns_id] = flow
         return sns_id
+
+    def flow(self, sns_id: SnsId) -> Flow | None:
+        """The flow that an id is in use for."""
+        return self._used.get(sns_id)
 
     def give_back(self, sns_id: SnsId) -> None:
         """The id was withdrawn."""
@@ -188,6 +194,8 @@ class Fib:
         self._shared: Counter[LinkId] = Counter()
         self._closed: Counter[LinkId] = Counter()
         self._ids: dict[LinkId, SnsIds] = {}
+        self._running: dict[LinkId, dict[Flow, None]] = {}
+        "Flows with streams that run on a link, under the set of now."
 
     def __len__(self) -> int:
         return len(self._flows)
@@ -267,6 +275,15 @@ class Fib:
         """Whether any flow has a set on a link."""
         return link in self._by_link
 
+    def running_on(self, link: LinkId) -> list[Flow]:
+        """The flows with streams that run on a link."""
+        return list(self._running.get(link, ()))
+
+    def under(self, link: LinkId, sns_id: SnsId) -> Flow | None:
+        """The flow that is sent on a link under an id."""
+        ids = self._ids.get(link)
+        return None if ids is None else ids.flow(sns_id)
+
     def published_on(self, link: LinkId) -> list[tuple[Flow, frozenset[NodeId]]]:
         """The flows of our own publishers that take a link, and the nodes they go to that way."""
         flows = self._by_link.get(link)
@@ -292,6 +309,7 @@ class Fib:
 
     def _lose(self, flow: Flow, link: LinkId) -> None:
         lost = flow.outs.pop(link, None)
+        self._stopped(flow, link)
         for old in [old for old in flow.old if old[0] == link]:
             del flow.old[old]
         if lost is not None:
@@ -351,6 +369,8 @@ class Fib:
     def stream_opened(self, flow: Flow, link: LinkId) -> None:
         """A stream of the flow now runs on a link."""
         if (out := flow.outs.get(link)) is not None:
+            if not out.streams:
+                self._running.setdefault(link, {})[flow] = None
             out.streams += 1
 
     def stream_closed(self, flow: Flow, link: LinkId, sns_id: SnsId) -> SnsUpdate | None:
@@ -358,6 +378,8 @@ class Fib:
         out = flow.outs.get(link)
         if out is not None and out.sns_id == sns_id:
             out.streams -= 1
+            if not out.streams:
+                self._stopped(flow, link)
             return None
         old = flow.old.get((link, sns_id))
         if old is None:
@@ -398,7 +420,7 @@ class Fib:
             if out is None or not moved.isdisjoint(out.nodes ^ nodes):
                 self._retire(flow, link)
                 ids = self._ids.setdefault(link, SnsIds())
-                out = flow.outs[link] = OutSet(ids.take(), frozenset())
+                out = flow.outs[link] = OutSet(ids.take(flow), frozenset())
                 _index(self._by_link, link, flow)
             out.nodes = frozenset(nodes)
             advertised.append(SnsUpdate(link, out.sns_id, tuple(sorted(nodes))))
@@ -415,6 +437,15 @@ class Fib:
     def _retire(self, flow: Flow, link: LinkId) -> None:
         if (out := flow.outs.pop(link, None)) is not None:
             flow.old[link, out.sns_id] = out
+            self._stopped(flow, link)
+
+    def _stopped(self, flow: Flow, link: LinkId) -> None:
+        """No stream runs on a link, under the set of now."""
+        flows = self._running.get(link)
+        if flows is not None and flow in flows:
+            del flows[flow]
+            if not flows:
+                del self._running[link]
 
     def _drop(self, flow: Flow, link: LinkId, sns_id: SnsId) -> SnsUpdate:
         del flow.old[link, sns_id]

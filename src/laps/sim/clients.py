@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from laps.tracks.ports import Answers
+from laps.tracks.ports import Answers, Unhurried
 from laps.types import AnnounceInfo, NodeId, TrackHash, TrackName, hash_bytes, hash_track
 from laps.types import track_alias as alias_of
 from laps.wire.buffer import Incomplete, decode_varint, encode_varint
@@ -95,7 +95,7 @@ class _Flow:
     "The next object of the group."
 
 
-class Publisher:
+class Publisher(Unhurried):
     """Announces, and publishes each track while the relay asks for it."""
 
     echoes = False
@@ -249,7 +249,7 @@ class Publisher:
 # --- subscribing -----------------------------------------------------------------------------
 
 
-class Subscriber:
+class Subscriber(Unhurried):
     """Wants one track, and looks closely at what comes."""
 
     echoes = False

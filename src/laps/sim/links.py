@@ -382,6 +382,10 @@ class LinkEnd:
         self.lane.traffic.streams += 1
         return self._open(unidirectional=True, ttl_s=ttl_us / 1e6 if ttl_us else inf)
 
+    def when_sent(self, call: Callable[[], None]) -> None:
+        """As `Link`."""
+        call()
+
     def send_datagram(self, data: bytes, priority: int) -> None:
         """As `Link`."""
         lane, traffic = self.lane, self.lane.traffic

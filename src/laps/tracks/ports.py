@@ -6,7 +6,11 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from laps.types import TrackHash
+    from collections.abc import Iterable
+
+    from laps.routing.forwarding import FlowKey
+    from laps.types import TrackHash, TrackKey
+    from laps.wire.extensions import Urgency
 
 
 class OutStream(Protocol):
@@ -42,6 +46,18 @@ class Pressed(Protocol):
         """How much has been sent on it so far."""
 
 
+class Sender(Protocol):
+    """Whoever sends data here, and can be made to wait."""
+
+    def __hash__(self) -> int: ...
+
+    def flows(self) -> Iterable[FlowKey]:
+        """What it sends."""
+
+    def wait(self, urgency: Urgency) -> None:
+        """It has to wait, or may go on."""
+
+
 class Answers(Enum):
     """How a publisher says what a track is like."""
 
@@ -65,6 +81,13 @@ class Client(Protocol):
 
     def __hash__(self) -> int: ...
 
+    @property
+    def sink(self) -> Pressed | None:
+        """What its subscriptions go out by; None where nothing ever waits."""
+
+    def sender(self, key: TrackKey) -> Sender | None:
+        """Who waits where a track of its has to; None where nobody can."""
+
     def subscribe(self, track: TrackHash, subscribe_data: bytes) -> None:
         """Ask a publisher for a track."""
 
@@ -76,3 +99,13 @@ class Client(Protocol):
 
     def send_datagram(self, track: TrackHash, data: bytes, priority: int) -> None:
         """A datagram to a subscriber."""
+
+
+class Unhurried:
+    """A `Client` that nobody waits for, and that waits for nobody."""
+
+    sink: Pressed | None = None
+
+    def sender(self, key: TrackKey) -> Sender | None:
+        """As `Client.sender`."""
+        return None

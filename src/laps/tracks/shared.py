@@ -159,6 +159,8 @@ class Shared:
         "Tracks that something may be missing of."
         self.fed: Table[FromPeer, Fed] = Table()
         "What sets of other relays bring."
+        self.feeding: dict[TrackKey, dict[FromPeer, None]] = {}
+        "The sets that tracks come by, those too that have brought nothing since somebody wants it."
         self.cache = Cache(limits, self.events)
         self.counters = TrackCounters()
         self.announces: Announces[Client] = Announces()
@@ -198,8 +200,23 @@ class Shared:
             fed = self.fed.get(source)
             if fed is None:
                 self.fed[source] = Fed(key, now, now)
+                self.comes_by(key, source)
             else:
                 fed.heard_at = now
+
+    def feeds_no_more(self, source: FromPeer, key: TrackKey | None) -> None:
+        """A set is no more."""
+        if (fed := self.fed.pop(source, None)) is not None:
+            key = fed.key
+        sets = {} if key is None else self.feeding.get(key, {})
+        if source in sets and key is not None:
+            del sets[source]
+            if not sets:
+                del self.feeding[key]
+
+    def comes_by(self, key: TrackKey, source: FromPeer) -> None:
+        """A track comes by a set."""
+        self.feeding.setdefault(key, {})[source] = None
 
     def lost(self, source: Source, *, sudden: bool) -> None:
         """A set is no more, or nothing is heard of who sends it: something may be missing."""

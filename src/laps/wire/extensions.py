@@ -56,6 +56,7 @@ class ExtensionType(IntEnum):
     REPAIR_REQUEST = 70
     REPAIR_RESPONSE = 71
     SET_SILENT = 72
+    SET_PRESSED = 73
 
 
 # --- messages --------------------------------------------------------------------------------
@@ -182,6 +183,26 @@ class SetSilent(Message):
 
     message_type = ExtensionType.SET_SILENT
     sns_id: SnsId
+
+
+class Urgency(IntEnum):
+    """How much it matters that whoever sends something waits."""
+
+    NONE = 0
+    "It may go on."
+    PRESSED = 1
+    "Everything that it goes to has more to send than is good."
+    CROWDED = 2
+    "Something that it goes to reads, and is about to lose some of it."
+
+
+@dataclass(frozen=True, slots=True)
+class SetPressed(Message):
+    """How it is with what is sent under a set; said again as long as it holds."""
+
+    message_type = ExtensionType.SET_PRESSED
+    sns_id: SnsId
+    urgency: Urgency
 
 
 Travelling = RelayRequest | RelayResponse | RepairRequest | RepairResponse
@@ -467,6 +488,21 @@ def _decode_set_silent(cursor: Cursor) -> SetSilent:
     return SetSilent(SnsId(cursor.u32("sns_id")))
 
 
+# SET_PRESSED
+# sns_id(4) urgency(1)
+
+
+def _encode_set_pressed(message: SetPressed) -> bytes:
+    return struct.pack(">IB", message.sns_id, message.urgency)
+
+
+def _decode_set_pressed(cursor: Cursor) -> SetPressed:
+    sns_id, urgency = SnsId(cursor.u32("sns_id")), cursor.u8("urgency")
+    if urgency > max(Urgency):
+        raise InvalidEncoding(f"urgency {urgency} is not known")
+    return SetPressed(sns_id, Urgency(urgency))
+
+
 # --- the table -------------------------------------------------------------------------------
 
 EXTENDED_CODECS: Mapping[int, Codec] = {
@@ -491,6 +527,7 @@ EXTENDED_CODECS: Mapping[int, Codec] = {
             Codec(RepairRequest, _encode_repair, _decode_repair),
             Codec(RepairResponse, _encode_repaired, _decode_repaired),
             Codec(SetSilent, lambda message: struct.pack(">I", message.sns_id), _decode_set_silent),
+            Codec(SetPressed, _encode_set_pressed, _decode_set_pressed),
         )
     },
 }

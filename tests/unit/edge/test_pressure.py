@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from laps.edge.pressure import MOVING_BYTES, PATIENCE_S
+from laps.relay.pressure import MOVING_BYTES, PATIENCE_S
 from laps.wire.moqt.messages import Unsubscribe
 from support.moqt import App, MoqtNet, stage
 from support.moqt_streams import objects_of
@@ -32,7 +32,7 @@ def test_a_publisher_waits_for_its_fastest_subscriber() -> None:
     assert waits(pub)
     one.link.press(False)
     assert not waits(pub)
-    assert pub.edge.pressure.pauses == 1
+    assert pub.edge.relay.pressure.pauses == 1
 
 
 def test_one_track_that_goes_out_is_enough() -> None:
@@ -100,13 +100,13 @@ def test_a_publisher_that_leaves_is_forgotten() -> None:
         sub.link.press(True)
     pub.leave()
     net.run(PATIENCE_S * 2)
-    assert pub.edge.pressure.paused == {}
+    assert pub.edge.relay.pressure.waiting == {}
     net.check_empty()
 
 
 def test_a_publisher_without_subscribers_is_left_alone() -> None:
     net, pub, _ = watched(subscribers=0)
-    pub.edge.pressure.changed_link(net.now)
+    pub.edge.relay.pressure.tick(net.now)
     assert not waits(pub)
 
 
@@ -115,7 +115,7 @@ def test_links_to_other_relays_count_too() -> None:
     alias = pub.publish("demo/t")
     sub.subscribe("demo/t")
     net.run(0.1)
-    pub.stream(alias, 0, *objects_of(0))
+    pub.open(alias, 0, *objects_of(0))
     assert sub.places == [(0, 0)]
     near = net.app(pub.edge.relay)
     near.subscribe("demo/t")
@@ -124,7 +124,7 @@ def test_links_to_other_relays_count_too() -> None:
     end = next(end for wire in net.wires for end in wire if end.relay is pub.edge.relay)
     for pressed in (True, False):
         end.pressed = pressed
-        pub.edge.pressure.changed_link(net.now)
+        pub.edge.relay.pressure.link_changed(end, net.now)
         assert waits(pub) is pressed
 
 

@@ -428,7 +428,7 @@ def test_a_publisher_is_slowed_where_all_its_readers_are_slow() -> None:
     for number in range(30):
         post.object(0, number, bytes(100_000))
     assert pub.link.is_paused()
-    assert slow.edge.pressure.paused
+    assert slow.edge.relay.pressure.waiting
     slow.link.make_room(None)
     assert not pub.link.is_paused()
     assert len(media.objects) == 30

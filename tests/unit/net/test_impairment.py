@@ -55,6 +55,19 @@ def test_jitter_makes_datagrams_later_and_never_overtaking() -> None:
     assert len(set(waits)) > 5
 
 
+def test_a_narrow_path_takes_its_time_and_drops_what_it_has_no_room_for() -> None:
+    path = lane(delay_ms=40, bandwidth_mbit=8)  # a megabyte a second
+    for _ in range(300):
+        path.put([bytes(1000)], 1.0)
+    assert path.overflowed == 50
+    assert len(path.take(1.0 + 0.040 + 0.100)) == 100
+    path.put([b"later"], 1.2)
+    assert len(path.take(1.0 + 0.040 + 0.260)) == 151
+    path.change(Impairment(peer=PEER, delay_ms=40))
+    path.put([bytes(1000)] * 300, 2.0)
+    assert len(path.take(2.040)) == 300
+
+
 def test_a_share_is_dropped_and_counted() -> None:
     path = lane(drop=0.2)
     for _ in range(100):

@@ -198,6 +198,9 @@ def extension(meaning: Meaning) -> peering.Message:
             return extensions.RepairRequest(*route(meaning), TrackKey(key), age_ms, have(meaning))
         case "SET_SILENT":
             return extensions.SetSilent(SnsId(number(meaning["sns_id"])))
+        case "SET_PRESSED":
+            urgency = extensions.Urgency(number(meaning["urgency"]))
+            return extensions.SetPressed(SnsId(number(meaning["sns_id"])), urgency)
         case "REPAIR_RESPONSE":
             sent, last_hop = number(meaning["sent"]), parse_node_id(meaning["last_hop"])
             return extensions.RepairResponse(*route(meaning), sent, last_hop)
