@@ -340,6 +340,7 @@ VIEWS: Final = {
                 _bytes("received", "received_bytes"),
                 _bytes("sent", "sent_bytes"),
                 _size("kept", "cached_bytes"),
+                _rare("lost", "lost_objects"),
                 Column("largest", _largest, right=True),
             ),
             ("track",),

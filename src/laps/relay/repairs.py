@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Final
 
 from laps.infobase.namespaces import track_of
 from laps.relay.pieces import MOST_IN_A_TURN
+from laps.relay.repair_outcome import Outcome
 from laps.routing.forwarding import FromClient
+from laps.tracks.holes import Holes
 from laps.tracks.shared import Lost
 from laps.tracks.streams import SOURCE_LOST
 from laps.types import NodeId, announce_info
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
     from laps.infobase.namespaces import Namespaces
     from laps.infobase.nodes import Nodes
+    from laps.relay.journal import Journal
     from laps.relay.peers import Links
     from laps.relay.reach import Reach
     from laps.relay.sets import Sets
@@ -81,25 +84,12 @@ NOBODY: Final = NodeId(0)
 SELDOM_S: Final = 2.0
 
 
-@dataclass(slots=True)
-class RepairCounters:
-    """How repairs went, for the operator."""
-
-    begun: int = 0
-    asked: int = 0
-    served: int = 0
-    "Asked by others, and something was sent."
-    sent: int = 0
-    "Streams and datagrams that were sent again."
-    lost_streams: int = 0
-    "Streams that broke off, and nobody brought the rest."
-
-
 @dataclass(slots=True, eq=False)
 class _Repair:
     """A track that something may be missing of."""
 
     key: TrackKey
+    holes: Holes
     began: float
     since: float
     "What came before this is not missing."
@@ -131,10 +121,12 @@ class Repairs:
         links: Links,
         sets: Sets,
         reach: Reach,
+        journal: Journal,
         back_s: float,
     ) -> None:
         """What was sent up to `back_s` before something was noticed may be missing."""
-        self.counters = RepairCounters()
+        self._outcome = Outcome(journal)
+        self.counters = self._outcome.counters
         self._self_id = self_id
         self._nodes = nodes
         self._namespaces = namespaces
@@ -243,9 +235,12 @@ class Repairs:
         if repair is None:
             if not (track.is_wanted or _broken(track)):
                 return
-            self.counters.begun += 1
-            repair = self._open[key] = _Repair(key, now, since, settled_at)
+            self._outcome.begun()
+            holes = Holes(track.cached, since)
+            repair = self._open[key] = _Repair(key, holes, now, since, settled_at)
             self._ask_at(repair, now)
+        if lost.sudden:
+            self._outcome.sudden(now)
         # Where a way is lost in good order, its publisher may be back with something else.
         track.is_mending = track.is_mending or lost.sudden
         repair.settled_at = max(repair.settled_at, settled_at)
@@ -259,7 +254,7 @@ class Repairs:
     def _go_on(self, repair: _Repair, now: float) -> None:
         track = self._tracks.get(repair.key)
         if track is not None and now >= repair.settled_at + WAIT_S:
-            self._give_up_streams(track, now)
+            self._give_up_streams(repair, track, now)
         if track is None or _is_over(repair, track, now):
             self._close(repair, track, now)
         else:
@@ -318,12 +313,17 @@ class Repairs:
         del self._open[repair.key]
         if track is not None:
             track.is_mending = False
-            self._give_up_streams(track, now)
+            self._give_up_streams(repair, track, now)
+            if track.is_wanted:
+                self._outcome.missing(track, repair.holes, now)
+        self._outcome.closed(now)
 
-    def _give_up_streams(self, track: Track, now: float) -> None:
+    def _give_up_streams(self, repair: _Repair, track: Track, now: float) -> None:
         """Nobody has brought the rest of these: whoever reads them is told."""
-        for stream in [it for it in track.streams.values() if it.is_broken]:
+        for (group, _), stream in [it for it in track.streams.items() if it[1].is_broken]:
             self.counters.lost_streams += 1
+            if stream.cached is not None:
+                repair.holes.give_up(group, stream.cached.scan().complete_id + 1)
             stream.close(SOURCE_LOST, now)
 
     # -- what is missing elsewhere -----------------------------------------------------------------

@@ -21,6 +21,7 @@ class Meter:
         "egress",
         "flows",
         "key",
+        "lost",
         "names",
         "received",
         "routed",
@@ -38,6 +39,8 @@ class Meter:
         self.received = 0
         self.sent = 0
         "All copies together."
+        self.lost = 0
+        "Objects that repairs did not bring, at least."
         self.flows: dict[Flow, None] = {}
         "Those that it arrives by from peers."
         self.names: tuple[str, str] | None = None

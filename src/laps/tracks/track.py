@@ -102,6 +102,8 @@ class Track:
         "Who sent the last stream that began."
         self.is_mending = False
         "A relay on its way is gone, and what is missing is asked for: it may come in any order."
+        self.lost_before = Location(0, 0)
+        "What is missing up to here was counted by an earlier repair."
         self.joining: dict[NodeId, float] = {}
         "Nodes that joined a set that others are in, and until when relays may not know of it."
         self.fragments: TrackFragments | None = None
@@ -482,6 +484,7 @@ class Track:
         self.senders.clear()
         self.positions.clear()
         self.sender_left = False
+        self.lost_before = Location(0, 0)
         self.cached.clear()
         if self.fragments is not None:
             self.shared.fragment_bytes -= self.fragments.size

@@ -238,3 +238,51 @@ def test_nothing_is_left_over() -> None:
     diamond.net.check_empty()
     assert diamond.edge.tracks.shared.broken == {}
     assert len(diamond.edge.tracks.shared.fed) == 0
+
+
+def events(relay: Relay) -> list[tuple[str, str, str, str]]:
+    noted = (item.event for item in relay.journal.recent())
+    names = ("repaired", "objects_lost")
+    return [(it.name, it.subject, it.detail, it.reason) for it in noted if it.name in names]
+
+
+def test_objects_that_nobody_has_are_counted_by_track_and_told() -> None:
+    diamond = Diamond()
+    diamond.pub.stream(diamond.alias, 0, *objects_of(0, 1))
+    diamond.pub.stream(diamond.alias, 1, *objects_of(0, 1))
+    diamond.net.run(0.1)
+    for way in diamond.ways:
+        diamond.lose(way[1])
+    diamond.pub.stream(diamond.alias, 2, *objects_of(0, 1))
+    diamond.pub.stream(diamond.alias, 3, *objects_of(0, 1))
+    # The publisher's relay has no room for what the others missed.
+    for track in diamond.origin.tracks:
+        track.cached.clear()
+    for way in diamond.ways:
+        diamond.notice(way[1], close=True)
+    via = diamond.ways[0][0].there.relay
+    diamond.net.wire(via, diamond.edge, 10, extended=True)
+    diamond.net.run(1.0)
+    diamond.pub.stream(diamond.alias, 4, *objects_of(0, 1))
+    diamond.net.run(SETTLED_S + WAIT_S + 2.0)
+    assert diamond.edge.repairs.counters.lost_objects == 2  # of two groups, one each at least
+    (track,) = [it for it in diamond.edge.tracks if it.subscribers]
+    assert track.meter.lost == 2
+    lost, repaired = events(diamond.edge)
+    assert lost[:3] == ("objects_lost", "demo t", "2 or more")
+    assert repaired[:2] == ("repaired", "1 track")
+    assert repaired[3] == "2 objects are lost"
+
+
+def test_a_repair_that_brings_everything_says_so_once() -> None:
+    diamond = Diamond()
+    stream = diamond.pub.open(diamond.alias, 0, *objects_of(0, 1))
+    diamond.net.run(0.1)
+    diamond.lose(diamond.ways[0][1])
+    stream.write(*objects_of(2), fin=True)
+    diamond.notice(diamond.ways[0][1], close=True)
+    diamond.net.run(SETTLED_S + WAIT_S + 2.0)
+    assert [it[:2] + it[3:] for it in events(diamond.edge)] == [
+        ("repaired", "1 track", "no object is lost")
+    ]
+    assert diamond.edge.repairs.counters.lost_objects == 0

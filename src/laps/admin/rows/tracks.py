@@ -75,6 +75,7 @@ def track(relay: Relay, key: TrackKey) -> Track | None:
         sent_bytes=0 if meter is None else meter.sent,
         cached_bytes=0 if live is None else live.cached.size,
         cached_groups=0 if live is None else len(live.cached.groups),
+        lost_objects=0 if meter is None else meter.lost,
         largest=None if largest is None else (largest.group, largest.object),
     )
 

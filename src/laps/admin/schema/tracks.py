@@ -42,6 +42,9 @@ class Track(Named, frozen=True, kw_only=True):
     sent_bytes: Annotated[Count, says("Bytes of it that went out, all copies together.")] = 0
     cached_bytes: Annotated[Count, says("Bytes of it that are kept.")] = 0
     cached_groups: Annotated[Count, says("Groups of it that are kept.")] = 0
+    lost_objects: Annotated[
+        Count, says("Objects that were lost with a relay or a link, at least, and not had again.")
+    ] = 0
     largest: Annotated[
         tuple[Id, Id] | None, says("The last place that is known: [group, object].")
     ] = None
