@@ -175,7 +175,7 @@ def test_the_page_shows_relays_by_role_and_links_by_round_trip(page: Page) -> No
     expect(page.locator("#topology .label").first).to_have_text(re.compile(r"^[\d.]+ ms$"))
     expect(page.locator("#problems")).to_be_hidden()
     expect(page.locator("#legend")).to_contain_text("EdgeViaStubControl")
-    expect(page.locator("#events li").first).to_be_visible()
+    expect(page.locator("#incidents li").first).to_be_visible()
     expect(page.locator("#figure-delivered")).to_have_text(re.compile("kbit/s"), timeout=WAIT_MS)
     places = [box for node in PLACES if (box := box_of(page, node))]
     for index, one in enumerate(places):  # two of them stand in one town
@@ -352,7 +352,11 @@ def test_a_relay_that_is_killed_turns_grey_and_lives_again(
         expect(page.locator("#problems")).to_contain_text("1:5 (http://127.0.0.1:")
         expect(page.locator("#problems")).to_contain_text("cannot be reached")
         expect(page.locator("#figure-relays")).to_have_text("4 live, 1 gone")
-        expect(page.locator("#events li", has_text="unreachable 1:5")).to_have_count(1)
+        incident = page.locator("#incidents > li", has_text="1:5 is gone")
+        expect(incident).to_have_count(1)
+        incident.locator("summary").click()
+        expect(incident.locator("ol li", has_text="unreachable 1:5")).to_be_visible()
+        expect(page.locator("#figure-lost")).to_have_text("0")
         page.screenshot(path=SCREENSHOTS / "dashboard-killed.png")
         stack.enter_context(relay(scene.logs, "1:5", *peer))  # at another port: it is found
         expect(node).to_have_class(re.compile(r"\blive\b"), timeout=WAIT_MS)

@@ -6,6 +6,8 @@ from collections import deque
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from laps.dashboard.incidents import Incidents
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 KEPT_SAMPLES = 600  # one a second
-KEPT_EVENTS = 1_000
 
 # Lines that a plot can have data for, those with the largest values; more cannot be distinguished.
 MAX_RELAYS = 64
@@ -22,13 +23,12 @@ MAX_LINKS = 128
 
 
 class History:
-    """Samples and events, each with a number that counts up, so that a page asks for the rest."""
+    """Samples and incidents, each with a number that counts up: a page asks for the rest."""
 
     def __init__(self) -> None:
         self._samples: deque[Row] = deque(maxlen=KEPT_SAMPLES)
-        self._events: deque[Row] = deque(maxlen=KEPT_EVENTS)
+        self.incidents = Incidents()
         self._sample_number = 0
-        self._event_number = 0
 
     def sample(
         self,
@@ -72,20 +72,11 @@ class History:
             for event in relay.take_news()
         ]
         for row in sorted(news, key=lambda row: row["at"]):
-            self.happened(row)
-
-    def happened(self, row: Row) -> None:
-        """Keep one event: `at`, `node`, `event`, `subject`, `detail`, `reason`."""
-        self._event_number += 1
-        self._events.append(row | {"number": self._event_number})
+            self.incidents.add(row)
 
     def samples_after(self, number: int) -> list[Row]:
         """Oldest first."""
         return [row for row in self._samples if row["number"] > number]
-
-    def events_after(self, number: int) -> list[Row]:
-        """Oldest first."""
-        return [row for row in self._events if row["number"] > number]
 
 
 def _largest(values: dict[str, int], limit: int) -> dict[str, int]:

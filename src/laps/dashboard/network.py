@@ -151,12 +151,12 @@ class Network:
 
     def _tell(self, relay: Relay, event: str) -> None:
         told = {"at": relay.since, "node": "dashboard", "event": event, "subject": relay.id}
-        self.history.happened(told | {"detail": relay.url, "reason": relay.words})
+        self.history.incidents.add(told | {"detail": relay.url, "reason": relay.words})
 
     # -- what a page asks for ----------------------------------------------------------------------
 
     def picture(
-        self, words: str, track: str, after_sample: int, after_event: int, *, own: bool = False
+        self, words: str, track: str, after_sample: int, after_change: int, *, own: bool = False
     ) -> Row:
         """How things are: with the tracks that match, the tree of one, and what is new.
 
@@ -175,9 +175,10 @@ class Network:
             "tracks": found[:SHOWN_TRACKS],
             "tracks_found": len(found),
             "tracks_total": len(tracks),
+            "lost_objects": sum(row["lost_objects"] for row in tracks),
             "tree": self._tree(everything, track) if track else None,
             "samples": self.history.samples_after(after_sample),
-            "events": self.history.events_after(after_event),
+            "incidents": self.history.incidents.after(after_change),
         }
 
     def problems(self) -> list[str]:

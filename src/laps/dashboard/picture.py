@@ -148,7 +148,7 @@ def tracks_of(relays: Sequence[Relay]) -> list[Row]:
             row = rows.get(key)
             if row is None:
                 row = rows[key] = {"track": key, "namespace": "", "name": "", "rate_bps": 0}
-                row |= {"publishers": 0, "subscribers": 0, "relays": 0}
+                row |= {"publishers": 0, "subscribers": 0, "relays": 0, "lost_objects": 0}
             if track.name or track.namespace:
                 row["namespace"], row["name"] = track.namespace, track.name
             # Each relay on the way receives it once: the fastest is what its publisher sends.
@@ -156,6 +156,7 @@ def tracks_of(relays: Sequence[Relay]) -> list[Row]:
             row["publishers"] += track.publishers
             row["subscribers"] += track.subscribers
             row["relays"] += 1
+            row["lost_objects"] += track.lost_objects
     for key, _ in _stub_copies(relays):
         rows[key]["subscribers"] = max(0, rows[key]["subscribers"] - 1)
     return sorted(rows.values(), key=_fastest)

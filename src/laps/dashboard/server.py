@@ -63,7 +63,7 @@ def dashboard_app(network: Network, viewer_token: str = "") -> ASGIApp:
                 query.get("q", "")[:200],
                 query.get("track", "")[:64],
                 _number(query.get("samples", "")),
-                _number(query.get("events", "")),
+                _number(query.get("changes", "")),
                 own=query.get("own") == "1",
             )
         )

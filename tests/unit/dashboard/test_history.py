@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from laps.admin.schema.relay import Event
-from laps.dashboard.history import KEPT_EVENTS, KEPT_SAMPLES, MAX_LINKS, History
+from laps.dashboard.history import KEPT_SAMPLES, MAX_LINKS, History
 from laps.dashboard.relays import Relay
 
 
@@ -65,15 +65,6 @@ def test_events_of_all_relays_are_one_list_by_their_time() -> None:
     two.hold_events([event(1, 20.0, "started")])
     history.collect([one, two])
     history.collect([one, two])
-    told = history.events_after(0)
+    told = [row for incident in history.incidents.after(0) for row in incident["events"]]
     assert [row["event"] for row in told] == ["peer_up", "started", "peer_down"]
-    assert [row["number"] for row in told] == [1, 2, 3]
     assert told[2]["detail"] == ""
-    assert [row["event"] for row in history.events_after(2)] == ["peer_down"]
-
-
-def test_events_are_bounded() -> None:
-    history = History()
-    for number in range(KEPT_EVENTS + 1):
-        history.happened({"at": float(number)})
-    assert len(history.events_after(0)) == KEPT_EVENTS

@@ -70,14 +70,14 @@ def test_a_dead_relay_is_grey_and_its_links_dashed_until_it_is_back() -> None:
             assert seen["problems"] == [
                 "1:2 (http://1.2.test:1) cannot be reached: nobody listens there"
             ]
-            assert [event["event"] for event in seen["events"]] == ["unreachable"]
+            assert [row["title"] for row in seen["incidents"]] == ["1:2 is gone"]
 
             two.answers = True
             await ask(network)
             assert states(network) == {"1:1": "live", "1:2": "live"}
             assert [link["state"] for link in picture(network)["links"]] == ["live"]
-            told = [(event["event"], event["subject"]) for event in picture(network)["events"]]
-            assert told == [("unreachable", "1:2"), ("answers", "1:2")]
+            told = [row["title"] for row in picture(network)["incidents"]]
+            assert told == ["1:2 is gone", "1:2 is up"]
 
     asyncio.run(scene())
 
@@ -294,7 +294,7 @@ def test_what_relays_publish_of_themselves_is_shown_if_wanted() -> None:
     asyncio.run(scene())
 
 
-def test_events_are_asked_for_from_the_last_one_on() -> None:
+def test_incidents_are_asked_for_from_the_last_change_on() -> None:
     async def scene() -> None:
         one = FakeRelay("1:1")
         one.happen("started", "1:1")
@@ -302,10 +302,10 @@ def test_events_are_asked_for_from_the_last_one_on() -> None:
             await ask(network)
             one.happen("peer_down", "1:2", 1_002.0, reason="no answer")
             await ask(network)
-            told = picture(network)["events"]
-            assert [row["event"] for row in told] == ["started", "peer_down"]
-            assert told[1]["reason"] == "no answer"
-            assert network.picture("", "", 0, told[0]["number"])["events"] == told[1:]
+            told = picture(network)["incidents"]
+            assert [row["title"] for row in told] == ["1:1 is up", "1:2 is gone"]
+            assert told[1]["events"][0]["reason"] == "no answer"
+            assert network.picture("", "", 0, told[0]["number"])["incidents"] == told[1:]
 
     asyncio.run(scene())
 

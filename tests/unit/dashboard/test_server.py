@@ -77,7 +77,7 @@ def test_what_is_not_there_is_404() -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["", "?samples=x&events=-1&q=&track=%00", "?samples=9999999999999999"]
+    "query", ["", "?samples=x&changes=-1&q=&track=%00", "?samples=9999999999999999"]
 )
 def test_a_picture_is_json_whatever_is_asked(query: str) -> None:
     seen = get(f"/api/picture{query}").json()

@@ -6,9 +6,11 @@ from collections import deque
 
 import pytest
 
+from laps.infobase.nodes import SessionId
+from laps.routing.forwarding import FromPeer
 from laps.tracks.cache import Cache, CachedTrack, CacheLimits
 from laps.tracks.holes import Holes
-from laps.types import Location
+from laps.types import Location, SnsId
 from laps.wire.moqt.data import SubgroupHeader
 from support.moqt_streams import body, objects_of
 
@@ -24,7 +26,7 @@ class World:
 
     def came(self, group: int, *ids: int) -> None:
         header = SubgroupHeader(alias=1, group=group, subgroup=0, priority=128)
-        stream = self.cached.open(header, object(), self.now)
+        stream = self.cached.open(header, FromPeer(SessionId(1), SnsId(1)), self.now)
         stream.append(body(objects_of(*ids)), self.now)
         stream.ended(fin=True)
         self.now += 0.1

@@ -3,13 +3,7 @@
 import { count, element, lasting, many, rate, trackName, visible, when } from "./format.js";
 import { shapeOf, stateWords, svg } from "./topology.js";
 
-const MAX_EVENTS = 300;
-
-// Events that a person may have to act on, and those that say that all is well again.
-const TONES = {
-  bad: ["peer_down", "link_silent", "unreachable", "groups_dropped", "client_closed", "events_dropped", "plan_refused", "plan_expired"],
-  good: ["peer_up", "answers", "started", "plan_applied"],
-};
+const MAX_INCIDENTS = 300;
 
 export class TrackList {
   constructor(body, more, onTrack) {
@@ -53,7 +47,7 @@ export class TrackList {
 
 function newRow(track) {
   const row = element("tr", { "data-track": track.track });
-  const button = element("button", { type: "button", class: "row" }, element("span", { class: "space" }), element("span", { class: "name" }));
+  const button = element("button", { type: "button", class: "row" }, element("span", { class: "space" }), element("span", { class: "name" }), element("span", { class: "lost" }));
   row.append(element("td", {}, button), element("td", { class: "number" }), element("td", { class: "number" }));
   return row;
 }
@@ -64,6 +58,7 @@ function fillRow(row, track, chosen) {
   const named = track.namespace || track.name;
   button.children[0].textContent = named ? visible(track.namespace) : "name not known";
   button.children[1].textContent = named ? visible(track.name) : `#${track.track}`;
+  button.children[2].textContent = track.lost_objects ? `${count(track.lost_objects)} lost` : "";
   button.title = `${trackName(track)}, at ${many(track.relays, "relay")}`;
   button.setAttribute("aria-pressed", chosen);
   row.classList.toggle("chosen", chosen);
@@ -100,33 +95,51 @@ export function drawRelays(body, nodes, chosen, onNode, now) {
   if (focused) body.querySelector(`tr[data-node="${CSS.escape(focused)}"] button`)?.focus({ preventScroll: true });
 }
 
-export class EventList {
+export class IncidentList {
   constructor(body, none) {
-    Object.assign(this, { body, none });
+    Object.assign(this, { body, none, rows: new Map() });
   }
 
   clear() {
     this.body.replaceChildren();
+    this.rows.clear();
     this.none.hidden = false;
   }
 
-  // Oldest first, as they came; the newest stands on top.
-  add(events) {
-    if (!events.length) return;
-    this.none.hidden = true;
-    this.body.prepend(...events.slice(-MAX_EVENTS).reverse().map(eventRow));
-    while (this.body.children.length > MAX_EVENTS) this.body.lastChild.remove();
+  // Oldest first; the newest stands on top. One that is there already is drawn anew where it is, and stays open.
+  add(incidents) {
+    for (const incident of incidents) {
+      const before = this.rows.get(incident.id);
+      const row = incidentRow(incident, before?.querySelector("details")?.open ?? false);
+      this.rows.set(incident.id, row);
+      if (before) before.replaceWith(row);
+      else this.body.prepend(row);
+      this.none.hidden = true;
+    }
+    while (this.rows.size > MAX_INCIDENTS) {
+      const [first, row] = this.rows.entries().next().value;
+      row.remove();
+      this.rows.delete(first);
+    }
   }
 }
 
-function eventRow(event) {
-  const tone = Object.keys(TONES).find((key) => TONES[key].includes(event.event)) ?? "calm";
+function incidentRow(incident, open) {
+  const time = element("time", {}, when(incident.at));
+  if (!incident.title) return element("li", { class: incident.tone }, time, ...incident.events.map(eventWords));
+  const left = incident.count - incident.events.length;
+  const details = element(
+    "details",
+    { class: "what" },
+    element("summary", {}, element("b", {}, incident.title), incident.effect ? element("span", { class: "why" }, incident.effect) : ""),
+    element("ol", {}, ...incident.events.map((event) => element("li", {}, element("time", {}, when(event.at)), eventWords(event))), left > 0 ? element("li", {}, `and ${many(left, "more event")}`) : ""),
+  );
+  details.open = open;
+  return element("li", { class: incident.tone }, time, details);
+}
+
+function eventWords(event) {
   const told = event.detail && event.detail !== event.subject ? event.detail : "";
   const words = visible([told, event.reason].filter(Boolean).join(" — "));
-  return element(
-    "li",
-    { class: tone },
-    element("time", {}, when(event.at)),
-    element("span", { class: "what" }, element("b", {}, event.event.replaceAll("_", " ")), event.subject ? ` ${visible(event.subject)}` : "", event.node && event.node !== event.subject ? element("span", { class: "who" }, ` at ${event.node}`) : "", words ? element("span", { class: "why", title: words }, words) : ""),
-  );
+  return element("span", { class: "what" }, element("b", {}, event.event.replaceAll("_", " ")), event.subject ? ` ${visible(event.subject)}` : "", event.node && event.node !== event.subject ? element("span", { class: "who" }, ` at ${event.node}`) : "", words ? element("span", { class: "why", title: words }, words) : "");
 }

@@ -1,6 +1,6 @@
 // Asks the dashboard once a second how things are, and has it drawn.
 
-import { EventList, TrackList, drawRelays } from "./lists.js";
+import { IncidentList, TrackList, drawRelays } from "./lists.js";
 import { Panel } from "./panel.js";
 import { Plot } from "./plots.js";
 import { Topology, drawLegend } from "./topology.js";
@@ -10,12 +10,12 @@ const EACH_MS = 1000;
 const KEPT_S = 600;
 const the = (id) => document.getElementById(id);
 
-const state = { run: "", track: "", relay: null, words: "", control: true, samples: [], event: 0, picture: null, asked: 0, at: 0 };
+const state = { run: "", track: "", relay: null, words: "", control: true, samples: [], change: 0, picture: null, asked: 0, at: 0 };
 
 const land = await (await fetch("land.json")).json();
 const topology = new Topology(the("topology"), { land, onNode: chooseRelay });
 const tracks = new TrackList(the("tracks"), the("tracks-more"), chooseTrack);
-const events = new EventList(the("events"), the("events-none"));
+const incidents = new IncidentList(the("incidents"), the("incidents-none"));
 const panel = new Panel(the("panel"), () => chooseRelay(null));
 const plots = [
   new Plot(the("plot-rate"), { title: "Rate delivered, and by relay", format: rate, least: 1000, read: (sample) => ({ bold: sample.delivered_bps, lines: sample.relays }) }),
@@ -44,7 +44,7 @@ function mean(values) {
 
 async function ask() {
   const number = ++state.asked;
-  const query = new URLSearchParams({ q: state.words, own: the("own").checked ? 1 : 0, track: state.track, samples: state.samples.at(-1)?.number ?? 0, events: state.event });
+  const query = new URLSearchParams({ q: state.words, own: the("own").checked ? 1 : 0, track: state.track, samples: state.samples.at(-1)?.number ?? 0, changes: state.change });
   let picture;
   try {
     const answer = await fetch(`api/picture?${query}`, { signal: AbortSignal.timeout(5000) });
@@ -56,8 +56,8 @@ async function ask() {
   }
   if (number !== state.asked) return; // a later question has been asked meanwhile
   if (state.run && picture.run !== state.run) {
-    Object.assign(state, { run: picture.run, samples: [], event: 0 });
-    events.clear();
+    Object.assign(state, { run: picture.run, samples: [], change: 0 });
+    incidents.clear();
     await ask(); // another process: it counts from one
     return;
   }
@@ -69,8 +69,8 @@ function take(picture) {
   Object.assign(state, { picture, at: picture.at });
   state.samples.push(...picture.samples);
   while (state.samples.length && picture.at - state.samples[0].at > KEPT_S) state.samples.shift();
-  state.event = picture.events.at(-1)?.number ?? state.event;
-  events.add(picture.events);
+  state.change = Math.max(state.change, ...picture.incidents.map((incident) => incident.number));
+  incidents.add(picture.incidents);
   say(picture.problems);
   draw();
   panel.draw(picture.nodes);
@@ -111,6 +111,8 @@ function drawFigures(picture) {
   the("figure-relays").classList.toggle("bad", dead > 0);
   the("figure-tracks").textContent = count(picture.tracks_total);
   the("figure-delivered").textContent = rate(mean(last.map((sample) => sample.delivered_bps)) ?? 0);
+  the("figure-lost").textContent = count(picture.lost_objects);
+  the("figure-lost").classList.toggle("bad", picture.lost_objects > 0);
   the("figure-loss").textContent = percent(mean(last.map((sample) => sample.loss)));
 }
 
