@@ -14,8 +14,8 @@ import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from laps.errors import ConnectionClosed
-from laps.net.liveness import LOOK_S, Life, Liveness
+from laps.net.liveness import LOOK_S, Life
+from laps.net.sign_of_life import SignOfLife
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +41,7 @@ class RelayWatch:
         self._needed = needed
         self._dead_after_s = ALONE_DEAD_AFTER_S if alone else DEAD_AFTER_S
         self._loop = asyncio.get_running_loop()
+        self._sign: SignOfLife | None = None
         self.follow(channel)
         self._next = self._loop.call_later(LOOK_S, self._look)
 
@@ -48,19 +49,23 @@ class RelayWatch:
         """Look at another channel from now on."""
         now = monotonic()
         self._channel = channel
-        self._life = Liveness(now, self._dead_after_s)
+        if self._sign is not None:
+            self._sign.close()
+        self._sign = SignOfLife(channel.transport, now, self._dead_after_s, dialled=True)
         self._carried = -1
         self._carried_at = now
 
     def close(self) -> None:
         """Look no more."""
         self._next.cancel()
+        if self._sign is not None:
+            self._sign.close()
 
     def _look(self) -> None:
         self._next = self._loop.call_later(LOOK_S, self._look)
-        channel = self._channel
+        channel, sign = self._channel, self._sign
         transport = channel.transport
-        if not channel.alive or not transport.established:
+        if sign is None or not channel.alive or not transport.established:
             return
         now = monotonic()
         if (carried := channel.carried) != self._carried:
@@ -68,14 +73,8 @@ class RelayWatch:
         silent = transport.last_heard <= now - LOOK_S
         needed = silent and self._is_due(now) and (self._needed() or not channel.idle)
         srtt_s = transport.stats().srtt_us / 1e6 if needed else 0.0
-        seen = self._life.look(now, transport.last_heard, srtt_s, needed=needed)
-        if seen.ask:
-            try:
-                transport.ping()
-            except ConnectionClosed:
-                return
-        if seen.life is Life.DEAD:
-            channel.give_up(f"no sign of life for {self._life.silent_s:.1f} s")
+        if sign.look(now, srtt_s, needed=needed) is Life.DEAD:
+            channel.give_up(sign.words)
 
     def _is_due(self, now: float) -> bool:
         """Whether to ask a relay that is silent: at once, or after a while if all is quiet."""

@@ -10,6 +10,10 @@ it: between relays with nothing to do there is nothing on the wire. QUIC sends a
 not acknowledged again by itself, at ever longer intervals; asking again meanwhile makes it sure
 that several were sent, so that a path that loses 5 % accuses nobody.
 
+Its machine may refuse what is sent: nobody has the port open any more. One refusal makes a silent
+peer suspect, which costs nothing. Several mean that it is dead, where it listens; a peer that has
+dialled us may be behind a wall that refuses everybody but us, and has its time.
+
 Silence is counted from look to look. A process that stood still itself, whether it was stopped or
 the machine was busy, counts a look or two, and not the time that it was away: what came meanwhile
 is read first.
@@ -27,6 +31,9 @@ LOOK_S: Final = 0.1
 ASK_S: Final = 0.2
 # and a process that is not stopped answers in this time and two round trips, on a busy machine too.
 ANSWER_S: Final = 0.3
+
+# So many refusals in a row are believed.
+REFUSALS: Final = 3
 
 
 class Life(Enum):
@@ -48,18 +55,25 @@ class Look(NamedTuple):
 class Liveness:
     """What is thought of the other end of one connection."""
 
-    __slots__ = ("_dead_after_s", "_heard_at", "_looked_at", "life", "silent_s")
+    __slots__ = ("_dead_after_s", "_heard_at", "_listens", "_looked_at", "life", "silent_s")
 
-    def __init__(self, now: float, dead_after_s: float) -> None:
+    def __init__(self, now: float, dead_after_s: float, *, listens: bool = False) -> None:
+        """`listens`: where the peer is, it has a port open for everybody."""
         self.life = Life.ALIVE
         self.silent_s = 0.0
         "For how long nothing has come, as far as we were there to hear it."
         self._dead_after_s = dead_after_s
+        self._listens = listens
         self._heard_at = now
         self._looked_at = now
 
-    def look(self, now: float, heard_at: float, srtt_s: float, *, needed: bool) -> Look:
-        """`heard_at` is when the last packet came; `needed`, whether anything depends on it."""
+    def look(
+        self, now: float, heard_at: float, srtt_s: float, *, needed: bool, refusals: int = 0
+    ) -> Look:
+        """`heard_at` is when the last packet came; `needed`, whether anything depends on it.
+
+        `refusals` is how often its machine has refused what was sent since then.
+        """
         passed = min(now - self._looked_at, 2 * LOOK_S)
         self._looked_at = now
         if heard_at > self._heard_at:
@@ -73,8 +87,9 @@ class Liveness:
             return Look(self.life, ask=False)
         self.silent_s += passed
         suspect_s = ASK_S + ANSWER_S + 2 * srtt_s
-        if self.silent_s >= max(self._dead_after_s, suspect_s):
+        is_refused = self._listens and refusals >= REFUSALS
+        if is_refused or self.silent_s >= max(self._dead_after_s, suspect_s):
             self.life = Life.DEAD
-        elif self.silent_s >= suspect_s:
+        elif refusals or self.silent_s >= suspect_s:
             self.life = Life.SUSPECT
         return Look(self.life, ask=self.silent_s >= ASK_S and self.life is not Life.DEAD)

@@ -103,11 +103,15 @@ class Probe:
         """Whether what was sent last was refused."""
         return self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNREFUSED
 
+    def close(self) -> None:
+        """Free its port."""
+        self._sock.close()
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._sock.close()
+        self.close()
 
 
 class UdpSocket:

@@ -55,9 +55,7 @@ class Holes:
             for first, end in ranges:
                 came.add_range(Location(group_id, first), Location(group_id, end))
             for first, end in _gaps(ranges, from_start=group_id > ids[0] and _is_whole(group)):
-                missing.add_range(
-                    max(counted, Location(group_id, first)), Location(group_id, end)
-                )
+                missing.add_range(max(counted, Location(group_id, first)), Location(group_id, end))
         lost = sum(end.object - first.object for first, end in missing)
         open_ends = (it for it in self._given_up if it not in missing and it not in came)
         lost += sum(it >= counted for it in open_ends)

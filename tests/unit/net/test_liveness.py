@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from laps.net.liveness import ANSWER_S, ASK_S, LOOK_S, Life, Liveness
+from laps.net.liveness import ANSWER_S, ASK_S, LOOK_S, REFUSALS, Life, Liveness
 
 DEAD_S = 1.0
 
@@ -12,14 +12,18 @@ DEAD_S = 1.0
 class World:
     """A connection that is looked at in time."""
 
-    def __init__(self, srtt_s: float = 0.02, dead_after_s: float = DEAD_S) -> None:
+    def __init__(
+        self, srtt_s: float = 0.02, dead_after_s: float = DEAD_S, *, listens: bool = False
+    ) -> None:
         self.now = self.heard_at = 100.0
         self.srtt_s = srtt_s
-        self.life = Liveness(self.now, dead_after_s)
+        self.life = Liveness(self.now, dead_after_s, listens=listens)
         self.asked: list[float] = []
 
-    def look(self, *, needed: bool = True) -> Life:
-        seen = self.life.look(self.now, self.heard_at, self.srtt_s, needed=needed)
+    def look(self, *, needed: bool = True, refusals: int = 0) -> Life:
+        seen = self.life.look(
+            self.now, self.heard_at, self.srtt_s, needed=needed, refusals=refusals
+        )
         if seen.ask:
             self.asked.append(self.now)
         return seen.life
@@ -126,3 +130,27 @@ def test_a_path_that_loses_a_twentieth_and_a_machine_that_is_late_kill_nobody() 
         if len(world.asked) > before and rng.random() > 2 * 0.05:
             answers.append(world.now + 0.08 + rng.random() * 0.1)
     assert suspected < 100  # of 10,000 seconds, and each is a detour, nothing more
+
+
+def test_a_refusal_makes_who_is_silent_suspect_and_several_mean_that_it_is_dead() -> None:
+    world = World(listens=True)
+    assert world.wait(ASK_S) is Life.ALIVE
+    for refusals in range(1, REFUSALS):
+        world.now += LOOK_S
+        assert world.look(refusals=refusals) is Life.SUSPECT
+    assert world.look(refusals=REFUSALS) is Life.DEAD
+
+
+def test_a_peer_that_has_dialled_us_has_its_time_though_its_machine_refuses() -> None:
+    world = World(listens=False)
+    assert world.wait(ASK_S) is Life.ALIVE
+    assert world.look(refusals=10 * REFUSALS) is Life.SUSPECT
+    world.hear()
+    assert world.look() is Life.ALIVE
+
+
+def test_who_is_heard_is_alive_whatever_its_machine_refuses() -> None:
+    world = World(listens=True)
+    world.now += LOOK_S
+    world.hear()
+    assert world.look(refusals=10 * REFUSALS) is Life.ALIVE
