@@ -18,7 +18,7 @@ import uvloop
 from typer.core import TyperCommand
 
 from laps.client import connect
-from laps.client.nearest import nearest
+from laps.client.nearest import nearby
 from laps.client.quicr.gathering import Gathered
 from laps.client.stdio import Input, Output
 from laps.client.urls import parse_url
@@ -504,9 +504,9 @@ async def _session(
 ) -> Connecting:
     drafts = (16, 14) if draft is None else (draft,)
     if not url:
-        relay = await nearest(drafts, fingerprint)
-        url, fingerprint = relay.url, relay.fingerprint
-        sys.stderr.write(f"laps: by mDNS: node {relay.node or '-'} at {url}\n")
+        found = await nearby(drafts, fingerprint)
+        sys.stderr.write(f"laps: by mDNS: node {found[0].node or '-'} at {found[0].url}\n")
+        return connect(found, drafts=drafts, insecure=insecure)
     return connect(url, drafts=drafts, insecure=insecure, fingerprint=fingerprint)
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laps.lab.processes import free_ports
+from laps.net.discovery import Found
+from laps.types import Address
 from support.counting import publish_numbers, read_numbers
 from support.loopback import on_loop, until
 from support.programs import RelayProcess, relay_process
@@ -18,6 +20,8 @@ from support.programs import RelayProcess, relay_process
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from laps.client.urls import Place
 
 # Some of each in `make test`, all of them each night.
 nightly = pytest.mark.nightly
@@ -51,6 +55,15 @@ def relays(tmp_path: Path) -> Iterator[Relays]:
 
 def urls(protocol: str, relays: Sequence[RelayProcess]) -> list[str]:
     return [f"{protocol}://{relay.clients}" for relay in relays]
+
+
+def found(relays: Sequence[RelayProcess]) -> list[Place]:
+    """The relays as mDNS would find them, each with the certificate that it made itself."""
+    at = [Address.parse(relay.clients) for relay in relays]
+    return [
+        Found("", "edge", place.host, place.port, (), "", relay.sha256)
+        for place, relay in zip(at, relays, strict=True)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -91,6 +104,29 @@ async def test_every_object_comes_once_when_the_relay_of_a_client_dies(
     assert [data for _, data in got] == written
     if who == "subscriber":
         assert used == several[1:]
+
+
+@on_loop
+async def test_a_session_with_relays_that_were_found_goes_from_one_to_the_next(
+    relays: Relays,
+) -> None:
+    written: list[bytes] = []
+    got: list[tuple[float, bytes]] = []
+    used: list[str] = []
+    stop = asyncio.Event()
+    several = found([relays.first, relays.second])
+    reader = asyncio.ensure_future(read_numbers(several, "track", got, used))
+    writer = asyncio.ensure_future(
+        publish_numbers(urls("moqt", [relays.stays]), "track", written, stop)
+    )
+    await until(lambda: len(got) >= 50)
+    relays.first.process.send_signal(signal.SIGKILL)
+    async with asyncio.timeout(LIMIT_S):
+        await until(lambda: used == [several[1].url])
+    stop.set()
+    await writer
+    await reader
+    assert [data for _, data in got] == written
 
 
 @pytest.mark.parametrize("protocol", ["moqt", pytest.param("quicr", marks=nightly)])

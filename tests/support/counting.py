@@ -7,10 +7,13 @@ import time
 from typing import Any
 
 import laps
+from laps.client.urls import Place
+
+Where = str | list[str] | list[Place]
 
 
 async def publish_numbers(
-    where: str | list[str], track: str, written: list[bytes], stop: asyncio.Event, **options: Any
+    where: Where, track: str, written: list[bytes], stop: asyncio.Event, **options: Any
 ) -> None:
     """Publish a hundred numbers a second, forty to a group, until told to stop."""
     async with laps.connect(where) as session:
@@ -24,7 +27,7 @@ async def publish_numbers(
 
 
 async def read_numbers(
-    where: str | list[str],
+    where: Where,
     track: str,
     got: list[tuple[float, bytes]],
     used: list[str] | None = None,

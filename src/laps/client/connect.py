@@ -9,7 +9,7 @@ from laps.client.lasting import dial_first
 from laps.client.quicr.dialling import QuicrDialler
 from laps.client.quicr.session import QuicrSession
 from laps.client.session import Session
-from laps.client.urls import parse_url
+from laps.client.urls import Place, target_of
 from laps.config import QuicConfig
 from laps.errors import ConfigError
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from laps.client.lasting import Dials
     from laps.client.urls import Target
 
+    Where = str | Place | Sequence[str | Place]
+
 _WAY: Final = "write `async with laps.connect(...) as session:`, or `await laps.connect(...)`"
 _SESSION_NAMES: Final = {name for name in dir(Session) if not name.startswith("_")}
 
@@ -29,7 +31,7 @@ class Connecting:
 
     def __init__(
         self,
-        url: str | Sequence[str],
+        url: Where,
         *,
         drafts: Sequence[int],
         insecure: bool,
@@ -96,21 +98,21 @@ class Connecting:
             await self._session.close(end_tracks=kind is None)
 
 
-def _targets(url: str | Sequence[str]) -> list[Target]:
-    urls = [url] if isinstance(url, str) else list(url)
-    wrong = next((item for item in urls if not isinstance(item, str)), None)
-    if wrong is not None:
-        raise TypeError(f"a URL is text, and this is {type(wrong).__name__}: {wrong!r}")
-    if not urls:
+def _targets(url: Where) -> list[Target]:
+    places = [url] if isinstance(url, str | Place) else list(url)
+    for place in places:
+        if not isinstance(place, str | Place):
+            raise TypeError(f"a URL is text, and this is {type(place).__name__}: {place!r}")
+    if not places:
         raise ConfigError("no URL is given: name a relay, or several in the order to try them in")
-    targets = [parse_url(item) for item in urls]
+    targets = [target_of(place) for place in places]
     if len({target.quicr for target in targets}) > 1:
         raise ConfigError("quicr:// and other URLs cannot stand for each other: give one kind")
     return targets
 
 
 def connect(
-    url: str | Sequence[str],
+    url: Where,
     *,
     drafts: Sequence[int] = (16, 14),
     insecure: bool = False,
@@ -125,7 +127,8 @@ def connect(
         async with laps.connect("https://relay.example/moq") as session: ...
         async with laps.connect("quicr://relay.example:33435") as session: ...
 
-    Several URLs are tried in their order, now and whenever a connection is lost.
+    Several URLs are tried in their order, now and whenever a connection is lost. So are relays that
+    were found by mDNS: `laps.connect(await laps.client.nearest.nearby())`.
 
     `moqt` is MoQT on QUIC, `https` MoQT in WebTransport, and the first of `drafts` that the relay
     speaks is taken; `quicr` is QUICR, whose session is a `QuicrSession`. A relay on this machine is

@@ -1,7 +1,6 @@
 """How near the relays are that mDNS found, and which of them to take.
 
-relay = await nearest()
-async with laps.connect(relay.url, fingerprint=relay.fingerprint) as session: ...
+async with laps.connect(await nearby()) as session: ...
 """
 
 from __future__ import annotations
@@ -50,6 +49,9 @@ PING_S: Final = 0.2
 # that a publisher and a subscriber in one place meet.
 SAME_US: Final = 1000
 
+# So many are kept for a session to go to.
+MOST: Final = 5
+
 _ANYWHERE: Final = {4: "0.0.0.0", 6: "::"}  # noqa: S104 - to dial from
 
 
@@ -57,6 +59,14 @@ async def nearest(drafts: Sequence[int] = (16, 14), fingerprint: str | None = No
     """The nearest relay that speaks one of these drafts, or the one with this certificate.
 
     LapsError says what to do where there is none.
+    """
+    return (await nearby(drafts, fingerprint))[0]
+
+
+async def nearby(drafts: Sequence[int] = (16, 14), fingerprint: str | None = None) -> list[Found]:
+    """The relays that speak one of these drafts, the nearest first, and at least one.
+
+    They are for `laps.connect`: when the relay in use dies, the session goes to the next.
     """
     wanted = None if fingerprint is None else fingerprint.replace(":", "").lower()
     found = await discover(DISCOVER_S, settle_s=SETTLE_S, fingerprint=wanted)
@@ -75,7 +85,8 @@ async def nearest(drafts: Sequence[int] = (16, 14), fingerprint: str | None = No
     if (relay := select(measured)) is None:
         where = ", ".join(str(relay.address) for relay in measured[:3])
         raise LapsError(f"no relay that mDNS found answers, not at {where}: give a URL")
-    return relay
+    others = [it for it in measured if it.rtt_us is not None and it is not relay]
+    return [relay, *others[: MOST - 1]]
 
 
 def select(measured: Sequence[Found]) -> Found | None:

@@ -9,8 +9,8 @@ Where no port is named it is 443 for MoQT, as the drafts have it, and the relay'
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 from laps.errors import ConfigError, quote
@@ -37,6 +37,8 @@ class Target:
     authority: str
     "Host and port as they were written."
     scheme: str
+    fingerprint: str | None = None
+    "Of the relay's certificate, where it has said so itself."
 
     @property
     def webtransport(self) -> bool:
@@ -52,6 +54,26 @@ class Target:
     def is_local(self) -> bool:
         """Whether it is on this machine."""
         return Address(self.host, self.port).is_loopback
+
+
+@runtime_checkable
+class Place(Protocol):
+    """A relay that was found, such as `laps.net.discovery.Found`."""
+
+    @property
+    def url(self) -> str:
+        """Where to dial it."""
+
+    @property
+    def fingerprint(self) -> str | None:
+        """SHA-256 of its certificate, in hexadecimal."""
+
+
+def target_of(place: str | Place) -> Target:
+    """Where to dial a relay, by its URL or as it was found."""
+    if isinstance(place, str):
+        return parse_url(place)
+    return replace(parse_url(place.url), fingerprint=place.fingerprint)
 
 
 def parse_url(url: str) -> Target:
@@ -88,6 +110,7 @@ def trust_for(target: Target, *, insecure: bool, fingerprint: str | None) -> Tru
 
     `fingerprint` and `insecure` are for relays that made their own certificate.
     """
+    fingerprint = target.fingerprint or fingerprint
     if fingerprint is not None:
         return Trust(fingerprint=fingerprint)
     return Trust(anyone=insecure or target.is_local)

@@ -14,7 +14,7 @@ from zeroconf import InterfaceChoice
 from zeroconf.asyncio import AsyncServiceInfo
 
 from laps.client import nearest as nearest_module
-from laps.client.nearest import by_distance, measure, nearest, select
+from laps.client.nearest import MOST, by_distance, measure, nearby, nearest, select
 from laps.errors import LapsError
 from laps.net import discovery
 from laps.net.discovery import (
@@ -288,6 +288,18 @@ async def test_a_relay_that_speaks_the_draft_is_taken(monkeypatch: pytest.Monkey
     answering(monkeypatch, old)
     with pytest.raises(LapsError, match="speaks MoQT draft 16: give a URL"):
         await nearest((16,))
+
+
+@on_loop
+async def test_the_next_nearest_are_there_for_when_the_nearest_dies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    near, nearer, far = at(2_000, "1:2"), at(1_500, "1:1"), at(9_000, "1:3")
+    silent = at(None, "1:4")
+    answering(monkeypatch, nearer, near, far, silent)
+    assert await nearby() == [nearer, near, far]
+    answering(monkeypatch, *(at(9_000 + n, f"2:{n}") for n in range(9)))
+    assert len(await nearby()) == MOST
 
 
 @on_loop
