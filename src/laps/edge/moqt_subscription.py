@@ -296,6 +296,11 @@ class MoqtSubscription(EdgeSubscription):
 
     # -- streams -----------------------------------------------------------------------------------
 
+    @property
+    def is_in_order(self) -> bool:  # type: ignore[override]
+        """As `Subscription.is_in_order`."""
+        return self._state is ESTABLISHED and self.order is not GroupOrder.DESCENDING
+
     def open(
         self,
         stream: IncomingStream,

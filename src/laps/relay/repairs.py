@@ -239,10 +239,11 @@ class Repairs:
             holes = Holes(track.cached, since)
             repair = self._open[key] = _Repair(key, holes, now, since, settled_at)
             self._ask_at(repair, now)
+        # Where a way is lost in good order, its publisher may be back with something else.
         if lost.sudden:
             self._outcome.sudden(now)
-        # Where a way is lost in good order, its publisher may be back with something else.
-        track.is_mending = track.is_mending or lost.sudden
+            track.is_mending = True
+            track.in_order.begin(track, now)
         repair.settled_at = max(repair.settled_at, settled_at)
         repair.since = min(repair.since, since)
 
@@ -258,6 +259,7 @@ class Repairs:
         if track is None or _is_over(repair, track, now):
             self._close(repair, track, now)
         else:
+            track.in_order.review(track, now)
             self._ask(repair, track, now)
 
     def _ask(self, repair: _Repair, track: Track, now: float) -> None:
@@ -314,6 +316,7 @@ class Repairs:
         if track is not None:
             track.is_mending = False
             self._give_up_streams(repair, track, now)
+            track.in_order.end(track, now)
             if track.is_wanted:
                 self._outcome.missing(track, repair.holes, now)
         self._outcome.closed(now)
@@ -368,6 +371,9 @@ class Repairs:
             repair.is_answered, repair.answered_at = True, now
             repair.waits_for.remove(message.request_id)
             repair.is_lacking |= bool(message.sent) or not self._links.is_heard(message.last_hop)
+            track = self._tracks.get(repair.key)
+            if track is not None and not (repair.waits_for or repair.is_lacking or _broken(track)):
+                track.in_order.end(track, now)
 
     def _serve(self, request: RepairRequest, now: float) -> None:
         track, asker, sent = self._tracks.get(request.full_name_hash), request.source_node_id, 0

@@ -59,7 +59,7 @@ class Holes:
         lost = sum(end.object - first.object for first, end in missing)
         open_ends = (it for it in self._given_up if it not in missing and it not in came)
         lost += sum(it >= counted for it in open_ends)
-        if _is_dense(sorted(cached.groups)):
+        if is_dense(sorted(cached.groups)):
             start = max(self._first_group, counted.group)
             begin = cached.history.begin
             known = [start] if begin is not None and begin <= start else []
@@ -79,7 +79,7 @@ def _is_whole(group: CachedGroup) -> bool:
     return not group.until and all(stream.dropped_id is None for stream in group.streams)
 
 
-def _is_dense(groups: Sequence[int]) -> bool:
+def is_dense(groups: Sequence[int]) -> bool:
     """Whether groups mostly follow each other."""
     steps = [later - earlier for earlier, later in pairwise(groups)]
     return bool(steps) and 2 * steps.count(1) >= len(steps)

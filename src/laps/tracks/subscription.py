@@ -92,6 +92,8 @@ class Subscription:
     "Whether it waits for a publisher as long as it takes, and is never refused."
     takes_fragments = False
     "Whether it is given pieces of objects as they arrive in datagrams; or else whole objects."
+    is_in_order = False
+    "Whether groups wait for those before them while what is missing is asked for."
 
     def __init__(
         self, client: Client, owner: SubscriptionOwner, request_id: int, state: SubscriptionState
@@ -187,6 +189,7 @@ class PlainSubscriber:
 
     state = SubscriptionState.ESTABLISHED
     takes_fragments = True
+    is_in_order = False
 
     def __init__(self, client: Client, track: TrackHash) -> None:
         self.client = client

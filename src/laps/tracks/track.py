@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from laps.routing.forwarding import FromPeer
 from laps.tracks.cache import CachedTrack
 from laps.tracks.datagrams import Datagrams
+from laps.tracks.in_order import InOrder
 from laps.tracks.mending import rest_of
 from laps.tracks.ports import Answers
 from laps.tracks.positions import Positions
@@ -100,6 +101,8 @@ class Track:
         "How far each source is."
         self._origin: Source | None = None
         "Who sent the last stream that began."
+        self.in_order = InOrder()
+        "Groups that came ahead of what is missing."
         self.is_mending = False
         "A relay on its way is gone, and what is missing is asked for: it may come in any order."
         self.lost_before = Location(0, 0)
@@ -380,9 +383,11 @@ class Track:
             self.shared.counters.duplicates += 1
             for held in stream.outs:  # in case that it is needed
                 held.finish(rest, now) if fin else held.write(rest, now)
+            self.in_order.review(self, now)
             return
+        waiting = self.in_order.wait(self, stream, fin=fin)
         for client, subscriber in list(self._subscribers.items()):
-            if client is stream.exclude:
+            if client is stream.exclude or (waiting and waiting.takes(client, subscriber)):
                 continue
             out = subscriber.open(stream, whole, rest, fin, now)
             if out is not None:
@@ -392,6 +397,7 @@ class Track:
             stream.cached.append(rest, now)
         if self.joining:
             self.shared.began.append((self.key, stream, fin))
+        self.in_order.review(self, now)
 
     def pass_opaque(self, stream: IncomingStream, data: bytes, fin: bool, now: float) -> None:
         """Not a stream of MoQT's: for plain clients, and nobody else."""
@@ -427,6 +433,7 @@ class Track:
             del self.streams[key]
             for standby in self._standbys.pop(key, ()):
                 standby.take_over(now)
+            self.in_order.review(self, now)
         if not self.streams and self.ending is not None:
             self.shared.events.append(StreamsClosed(self))
 
