@@ -105,6 +105,10 @@ class PeerLink:
         if sum(len(data) for _, data, _ in self.early) > limit_bytes:
             self.session.require_established("so much data")
 
+    def drop_early(self, stream_id: int) -> None:
+        """A stream is reset: nothing follows what is held of it, not even its end."""
+        self.early = [item for item in self.early if item[0] != stream_id]
+
     def take_early(self) -> list[tuple[int, bytes, bool]]:
         """What was held: the response is there."""
         early, self.early = self.early, []

@@ -270,6 +270,8 @@ class Relay:
     def link_reset(self, link: Link, stream_id: int, code: int, now: float) -> None:
         """The peer gave a stream up."""
         if stream_id & 2:
+            if (peer_link := self.links.peer_links.get(link.id)) is not None:
+                peer_link.drop_early(stream_id)
             self.data.reset(link.id, stream_id, code, now)
             self.reach.serve_joining(now)
         else:

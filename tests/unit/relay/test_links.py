@@ -113,6 +113,19 @@ def test_data_may_overtake_the_response() -> None:
     assert app.got == [b"da"]
 
 
+def test_data_that_overtakes_the_response_and_is_reset_leaves_no_stream() -> None:
+    net = Net()
+    relay, puppet = net.relay("1:1"), net.puppet("3:1")
+    puppet.silent = True
+    net.wire(relay, puppet)
+    header = encode_new_stream_header(SnsId(1), track_hash("a/x").full_name_hash, 3, 0, 4)
+    puppet.send(header + b"da").reset(0)
+    net.run()
+    puppet.say(ConnectResponse(ResponseCode.OK, puppet.info))
+    net.run(2.0)
+    assert relay.sizes()["streams"] == 0
+
+
 def test_too_much_data_ahead_of_the_response_closes_at_once() -> None:
     net = Net()
     relay, puppet = net.relay("1:1", hold_bytes=1000), net.puppet("3:1")
