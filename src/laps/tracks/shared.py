@@ -195,24 +195,27 @@ class Shared:
         return source in self.announces
 
     def feeds(self, source: Source, key: TrackKey, now: float) -> None:
-        """A source brings a track."""
-        if isinstance(source, FromPeer):
-            fed = self.fed.get(source)
-            if fed is None:
-                self.fed[source] = Fed(key, now, now)
-                self.comes_by(key, source)
-            else:
-                fed.heard_at = now
+        """A source brings a track.
+
+        The rest of a stream may come after its set is gone, and nothing is missing when it ends.
+        """
+        if not isinstance(source, FromPeer):
+            return
+        if (fed := self.fed.get(source)) is not None:
+            fed.heard_at = now
+        elif self._fib.get(source) is not None:
+            self.fed[source] = Fed(key, now, now)
+            self.comes_by(key, source)
 
     def feeds_no_more(self, source: FromPeer, key: TrackKey | None) -> None:
-        """A set is no more."""
-        if (fed := self.fed.pop(source, None)) is not None:
-            key = fed.key
-        sets = {} if key is None else self.feeding.get(key, {})
-        if source in sets and key is not None:
-            del sets[source]
-            if not sets:
-                del self.feeding[key]
+        """A set is no more; `key` is the track that came first under it, if any did."""
+        fed = self.fed.pop(source, None)
+        # A peer may send two tracks under one set, though none should.
+        for track in {key, None if fed is None else fed.key} - {None}:
+            if (sets := self.feeding.get(track)) is not None:
+                sets.pop(source, None)
+                if not sets:
+                    del self.feeding[track]
 
     def comes_by(self, key: TrackKey, source: FromPeer) -> None:
         """A track comes by a set."""

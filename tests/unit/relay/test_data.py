@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laps.relay.roles import Role
-from laps.types import SnsId
+from laps.types import SnsId, track_alias
+from laps.wire.moqt.data import SubgroupHeader, encode_subgroup_header
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.objects import (
     encode_datagram_header,
     encode_existing_stream_header,
@@ -329,6 +331,18 @@ def test_a_stream_ahead_of_its_set_waits_for_it() -> None:
     assert (counters.held, counters.held_dropped) == (1, 0)
     assert not relay.data.holding
     assert relay.sizes()["streams"] == 0
+
+
+def test_a_stream_that_outlives_its_set_leaves_nothing() -> None:
+    net, relay, puppet, _, _ = fed()
+    header = encode_subgroup_header(SubgroupHeader(track_alias(TRACK), 0), BETWEEN_RELAYS)
+    puppet.say(SubscribeNodeSetAdv(SnsId(1), (relay.id,)))
+    stream = puppet.send(start(header[:1]))
+    puppet.say(SubscribeNodeSetWd(SnsId(1)))
+    net.run(2.0)
+    stream.finish(more(header[1:]))
+    net.run()
+    assert relay.sizes()["fed"] == 0
 
 
 def test_what_goes_on_after_the_wait_goes_on_as_ever() -> None:
