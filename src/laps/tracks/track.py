@@ -338,17 +338,19 @@ class Track:
         key = stream.header.group, stream.subgroup
         if stream.source not in self.senders:
             self._new_sender(stream, rest)
-        other = self.streams.get(key)
-        if other is not None and other.source != stream.source:
-            if not (other.is_broken or other.is_silent(now)):
-                self._stand_by(stream, other, now)
-                return False
+        other = self._open_besides(key, stream.source)
+        if other is not None and (other.is_broken or other.is_silent(now)):
             if other.is_broken and (rest_out := rest_of(other, stream)) is not None:
                 stream.mend(rest_out)
                 other.go_on_from(stream.source)
                 return False
             # Or a publisher is back, and its old connection is not known to be dead.
             other.close(SOURCE_LOST, now)
+            # One that stood by may have gone on in its place.
+            other = self._open_besides(key, stream.source)
+        if other is not None:
+            self._stand_by(stream, other, now)
+            return False
         earlier = () if stream.is_rest else self.kept_of(*key)
         if any(is_again(stream, it, rest, self.shared.may_send, now) for it in earlier):
             self._stand_by(stream, None, now)
@@ -361,6 +363,11 @@ class Track:
         if isinstance(stream.source, FromPeer):
             self.cached.history.partial = True
         return True
+
+    def _open_besides(self, key: tuple[int, int], source: Source) -> IncomingStream | None:
+        """The open stream of a subgroup, if another source sends it."""
+        other = self.streams.get(key)
+        return None if other is None or other.source == source else other
 
     def kept_of(self, group: int, subgroup: int) -> list[CachedStream]:
         """As `StandbyOwner.kept_of`."""

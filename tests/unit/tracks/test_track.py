@@ -174,6 +174,17 @@ def test_a_stream_that_is_silent_gives_way_and_one_that_has_just_begun_does_not(
     assert [item.object_id for item in new.objects(0.0)] == [0, 1]
 
 
+def test_where_one_that_stood_by_goes_on_a_third_stands_by(world: World) -> None:
+    world.now = 1000.0
+    world.open(0, 0)
+    world.open(0, 0, 1, source=world.two)
+    world.now += 2.0
+    world.stream(0, 0, 1, 2, source=world.three)
+    objects = [world.head(0) + body(objects_of(number)) for number in (0, 1)]
+    assert world.app.got[:2] == objects
+    assert b"".join(world.app.got).count(body(objects_of(1))) == 1
+
+
 def test_a_source_may_send_a_subgroup_in_several_streams(world: World) -> None:
     world.stream(0, 0)
     world.stream(0, 1)
