@@ -28,7 +28,7 @@ def test_a_network_survives_what_happens_to_it(seed: int) -> None:
     assert findings("random", seed) == []
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(25))
 def test_a_network_of_links_that_take_little_survives_too(seed: int) -> None:
     assert findings("narrow", seed) == []
 
@@ -40,19 +40,23 @@ def test_many_networks_survive_what_happens_to_them(seed: int) -> None:
 
 
 # In most of these a new path overtakes an old one, as control moves to the link dialled second. In
-# 249 a neighbour withdraws in a node's name what the node still wants, as its link is cut.
-@pytest.mark.parametrize("seed", [23, 100, 152, 158, 168, 249, 290, 456, 697])
+# 249 a neighbour withdraws in a node's name what the node still wants, as its link is cut. In 855 a
+# stream is reset before its peer has introduced itself, in 2136 a third source of one begins when
+# the second goes on in place of the first, in 2322 one outlives its set.
+@pytest.mark.parametrize(
+    "seed", [*range(25), 100, 152, 158, 168, 249, 290, 456, 697, 855, 2136, 2322]
+)
 def test_a_network_in_which_both_sides_dial_survives_too(seed: int) -> None:
     assert findings("both-dial", seed) == []
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(25))
 def test_failover_loses_no_object(seed: int) -> None:
     assert findings("failover", seed) == []
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(20, 420))
+@pytest.mark.parametrize("seed", range(25, 425))
 def test_failover_loses_no_object_under_many_seeds(seed: int) -> None:
     assert findings("failover", seed) == []
 
@@ -133,6 +137,15 @@ def test_what_keeps_a_network_from_resting_is_named() -> None:
     network = Network(generators.ring(3), seed=1)
     with pytest.raises(NotSettled, match=r"after 0\.5 s at .*: 1:1-1:2: control messages"):
         network.settle(limit_s=0.5)
+
+
+def test_a_network_whose_messages_are_under_way_for_long_is_not_at_rest() -> None:
+    network = Network(diamond("1:1", "3:1"), seed=1)
+    network.settle()
+    for via in ("2:1", "2:2"):
+        network.set_delay(parse_node_id("3:1"), parse_node_id(via), 4.0)
+    network.settle()
+    assert check_end(network) == []
 
 
 def test_a_crash_that_peers_notice_is_dealt_with_sooner() -> None:

@@ -51,6 +51,12 @@ class Traffic:
     last_control_at: float = 0.0
     last_control: int = 0
     "Its message type."
+    control_until: float = 0.0
+    "When all control messages, and ends of streams, that were sent so far have arrived."
+
+    def arrives(self, at: float) -> None:
+        """A control message, or the end of a stream, is under way until then."""
+        self.control_until = max(self.control_until, at)
 
 
 class Lane:

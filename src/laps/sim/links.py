@@ -258,6 +258,8 @@ class Outgoing:
                 return
         else:
             self.ready_at = arrival
+            if self.urgent:
+                link.lane.traffic.arrives(arrival)
         self._is_new = True
         self._tail = chunk = _Chunk([data], fin)
         link.cable.clock.at(self.ready_at, self._read, chunk)
@@ -568,6 +570,7 @@ class LinkEnd:
                 receive(*args)
 
         arrival = max(self.lane.reliable_arrival(0, urgent=True), self.other.opened_at)
+        self.lane.traffic.arrives(arrival)
         self.cable.clock.at(arrival, arrive)
 
     def _open(self, *, unidirectional: bool, ttl_s: float = inf) -> Outgoing:

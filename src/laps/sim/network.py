@@ -39,7 +39,7 @@ START_S: Final = 0.5
 # Round trip times are looked at this often.
 MEASURE_S: Final = 1.0
 
-# Silence for this long is rest: longer than a control message takes, also one lost a few times.
+# Silence for this long is rest, if nothing is under way: longer than most control messages take.
 QUIET_S: Final = 2.0
 SETTLE_STEP_S: Final = 0.25
 
@@ -282,7 +282,8 @@ class Network:
                     yield f"{name}: a connection waits for its idle timeout"
             for lane, way in zip(cable.lanes, (name, _pair(b, a)), strict=True):
                 traffic = lane.traffic
-                if traffic.last_control_at > self.now - QUIET_S:
+                quiet_at = max(traffic.last_control_at + QUIET_S, traffic.control_until)
+                if quiet_at > self.now:
                     yield f"{way}: control messages, {message_name(traffic.last_control)} the last"
         for node in self.nodes.values():
             if node.relay is not None and not (node.is_frozen or node.relay.is_idle()):

@@ -211,8 +211,8 @@ class Shared:
         """A set is no more; `key` is the track that came first under it, if any did."""
         fed = self.fed.pop(source, None)
         # A peer may send two tracks under one set, though none should.
-        for track in {key, None if fed is None else fed.key} - {None}:
-            if (sets := self.feeding.get(track)) is not None:
+        for track in {key, None if fed is None else fed.key}:
+            if track is not None and (sets := self.feeding.get(track)) is not None:
                 sets.pop(source, None)
                 if not sets:
                     del self.feeding[track]
