@@ -119,7 +119,11 @@ class Publisher(Unhurried):
         name_hash = 0 if spec.name is None else hash_bytes(spec.name.encode())
         name = None if spec.name is None else spec.name.encode()
         self._names = tuple(part.encode() for part in spec.namespace), name
-        self._announce = AnnounceInfo(place.node_id, parts, name_hash)
+        self._hashes = parts, name_hash
+
+    @property
+    def _announce(self) -> AnnounceInfo:
+        return AnnounceInfo(self._place.node_id, *self._hashes)
 
     def attach(self) -> None:
         """Come to the relay, as far as it is up."""

@@ -13,7 +13,7 @@ from laps.sim.invariants import matches
 from laps.types import PeerMode, format_node_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from laps.sim.clients import ObjectId, Publisher, Subscriber
     from laps.sim.network import Network
@@ -56,7 +56,7 @@ class Partitions:
 def parts(network: Network) -> list[set[NodeId]]:
     """The nodes that are joined by connections that carry data, whatever relays know of them."""
     joined: dict[NodeId, set[NodeId]] = {
-        node.node_id: set() for node in network.nodes.values() if node.is_up and not node.is_frozen
+        place: set() for place, node in network.nodes.items() if node.is_up and not node.is_frozen
     }
     for cable, (a, b) in zip(network.cables, network.cable_ends, strict=True):
         carries = any(
@@ -77,12 +77,22 @@ def parts(network: Network) -> list[set[NodeId]]:
     return found
 
 
-def check_whole(network: Network, partitions: Partitions, since: float, until: float) -> list[str]:
-    """Every object that was published in that time came to every subscriber."""
+def check_whole(
+    network: Network,
+    partitions: Partitions,
+    since: float,
+    until: float,
+    struck: Collection[NodeId] = (),
+) -> list[str]:
+    """Every object that was published in that time came to every subscriber.
+
+    Those at nodes that something happened to are left out.
+    """
     found: list[str] = []
     for publisher in network.publishers:
         for subscriber in network.subscribers:
-            if matches(publisher, subscriber):
+            places = {publisher.spec.node, subscriber.spec.node}
+            if matches(publisher, subscriber) and places.isdisjoint(struck):
                 found += _check_pair(network, partitions, publisher, subscriber, since, until)
     return found
 

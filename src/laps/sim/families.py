@@ -171,11 +171,11 @@ def _both_dial(seed: int) -> list[str]:
 # --- failover --------------------------------------------------------------------------------
 
 
-def failover(seed: int) -> tuple[Network, list[Fault]]:
+def failover(seed: int, *, any_node: bool = False) -> tuple[Network, list[Fault]]:
     """A network whose relays all speak the extensions, and what is to happen to it.
 
-    Nothing happens to a node that has clients: what they miss, relays have lost. Links of such a
-    node are cut and flap like all others.
+    Unless it is to be any node, nothing happens to one that has clients: what they miss, relays
+    have lost. Links of such a node are cut and flap like all others.
     """
     rng = Random(seed)  # noqa: S311 - no secret
     if seed % 2:
@@ -185,7 +185,8 @@ def failover(seed: int) -> tuple[Network, list[Fault]]:
     topology = generators.with_clients(plain, 3, 8, seed, change=_streams_or_datagrams)
     settings = RelaySettings(cache=FAILOVER_CACHE)
     network = Network(topology, seed, extended=1.0, settings=settings)
-    spared = {client.node for client in (*topology.publishers, *topology.subscribers)}
+    clients = () if any_node else (*topology.publishers, *topology.subscribers)
+    spared = {client.node for client in clients}
     return network, random_faults(topology, FAULTS, rng, kinds=ALL_KINDS, spared=spared)
 
 
@@ -221,6 +222,21 @@ def _failover(seed: int) -> list[str]:
     return found + check_end(network)
 
 
+def _restarts(seed: int) -> list[str]:
+    """Clients whose own relay fails come back with it; the others miss nothing meanwhile."""
+    network, faults = failover(seed, any_node=True)
+    network.settle()
+    since = network.now
+    partitions = Partitions(network)
+    let_happen(network, faults)
+    network.settle()
+    until = network.now
+    network.run(REPAIR_S)
+    struck = {fault.nodes[0] for fault in faults if len(fault.nodes) == 1}
+    found = check_whole(network, partitions, since, until, struck)
+    return found + check_rest(network) + check_end(network)
+
+
 # --- all of them -----------------------------------------------------------------------------
 
 FAMILIES: Final = {
@@ -232,6 +248,7 @@ FAMILIES: Final = {
         Family(
             "failover", "Relays and links die, and no object is lost or comes twice.", _failover
         ),
+        Family("restarts", "Any relay dies, and comes back as it was or as another.", _restarts),
     )
 }
 

@@ -3,6 +3,7 @@
     crash:1:3@10                   the node stops without a word after 10 s
     stop:1:3@10                    it is stopped, and says goodbye
     restart:1:3@20                 it comes back, knowing nothing
+    renew:1:3@20                   it comes back as another node, with a new id, and its clients too
     freeze:1:3@10                  its process stands still: it neither reads nor sends, its timers
                                    do not run, and what arrives waits
     thaw:1:3@12                    it goes on
@@ -122,6 +123,7 @@ _KINDS: Final = {
     "crash": _Kind(_Of.NODE, "crash:1:3@10", lambda network, it: network.crash(*it.nodes)),
     "stop": _Kind(_Of.NODE, "stop:1:3@10", lambda network, it: network.stop(*it.nodes)),
     "restart": _Kind(_Of.NODE, "restart:1:3@20", lambda network, it: network.restart(*it.nodes)),
+    "renew": _Kind(_Of.NODE, "renew:1:3@20", lambda network, it: network.renew(*it.nodes)),
     "freeze": _Kind(_Of.NODE, "freeze:1:3@10", lambda network, it: network.freeze(*it.nodes)),
     "thaw": _Kind(_Of.NODE, "thaw:1:3@12", lambda network, it: network.thaw(*it.nodes)),
     "jump": _Kind(_Of.NODE, "jump:1:3=30@10", _jump, _Value("seconds", 1e6)),
@@ -135,9 +137,14 @@ _KINDS: Final = {
     "loss": _Kind(_Of.LINK, "loss:1:1-1:2=0.05@10", _set_loss, _Value("share", 0.9)),
 }
 
-# What happens by chance, as often as it is named. Runs under a seed depend on this very list.
+# What happens by chance, as often as it is named, and what mends it, if not what usually does. Runs
+# under a seed depend on these very lists.
 RANDOM_KINDS: Final = ("crash", "crash", "stop", "cut", "cut", "flap", "delay")
-ALL_KINDS: Final = (*RANDOM_KINDS, "freeze", "freeze", "split", "loss", "jump")
+ALL_KINDS: Final = (
+    *RANDOM_KINDS,
+    *("freeze", "freeze", "split", "loss", "jump"),
+    *("crash/renew", "stop/renew"),
+)
 
 # kind:what@seconds; a node id has a colon itself, and no dash.
 _FAULT: Final = re.compile(r"(?P<kind>[^:@]*):(?P<what>[^@]*)(?:@(?P<at>.*))?")
@@ -234,9 +241,9 @@ def random_faults(
     for _ in range(number):
         at_s += rng.expovariate(1 / RANDOM_APART_S)
         mended_s = at_s + rng.uniform(*RANDOM_MEND_S)
-        kind = rng.choice(kinds)
+        kind, _, mended_by = rng.choice(kinds).partition("/")
         if not nodes and _KINDS[kind].of is not _Of.LINK:
-            kind = "cut"
+            kind, mended_by = "cut", ""
         what: tuple[NodeId, ...]
         value = 0.0
         if _KINDS[kind].of is _Of.NODE:
@@ -253,5 +260,5 @@ def random_faults(
                 value = rng.uniform(0, RANDOM_LOSS)
         faults.append(Fault(at_s, kind, what, value))
         if kind in _MENDED_BY:
-            faults.append(Fault(mended_s, _MENDED_BY[kind], what))
+            faults.append(Fault(mended_s, mended_by or _MENDED_BY[kind], what))
     return sorted(faults, key=lambda fault: fault.at_s)

@@ -82,7 +82,7 @@ Graph = dict[NodeId, dict[NodeId, Edge]]
 
 def data_graph(network: Network) -> Graph:
     """Who can send data to whom at this moment, and who hears of nodes there."""
-    graph: Graph = {node_id: {} for node_id in network.nodes}
+    graph: Graph = {node.node_id: {} for node in network.nodes.values()}
     control = set()
     for node in network.nodes.values():
         for link in node.links.values():
@@ -225,10 +225,11 @@ def _check_own(network: Network, node: SimNode, said: dict[NodeId, set[int]]) ->
 
 def control_reach(network: Network, start: NodeId) -> set[NodeId]:
     """The nodes that word of can come from, over links for control and past no stub."""
+    nodes = {node.node_id: node for node in network.nodes.values()}
     seen = {start}
     queue = [start]
     while queue:
-        node = network.nodes[queue.pop()]
+        node = nodes[queue.pop()]
         if node.role is Role.STUB:
             continue
         for link in node.links.values():

@@ -86,6 +86,7 @@ class Network:
         self.clock = Clock(seed)
         self.trace = Trace()
         self.nodes: dict[NodeId, SimNode] = {}
+        "By their ids in the topology."
         self.cables: list[Cable] = []
         self.cable_ends: list[tuple[NodeId, NodeId]] = []
         self.disturbances: list[Disturbance] = []
@@ -144,6 +145,18 @@ class Network:
         node = self.nodes[node_id]
         if node.relay is not None:
             node.crash(noticed=True)
+        node.start()
+
+    def renew(self, node_id: NodeId) -> None:
+        """A node comes back as another, with an id of its own, and its clients with it.
+
+        It is still called what it was called in the topology.
+        """
+        self._disturbed(f"renew {format_node_id(node_id)}")
+        node = self.nodes[node_id]
+        if node.relay is not None:
+            node.crash(noticed=True)
+        node.become_another()
         node.start()
 
     def cut(self, a: NodeId, b: NodeId) -> None:

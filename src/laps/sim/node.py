@@ -33,6 +33,9 @@ DRAIN_S: Final = 1.0
 # Links here are long and lossy, and word of a publisher may take a while.
 EDGE: Final = EdgeSettings(subscribe_wait_s=2.0)
 
+# What a node's id grows by when it comes back as another: no node of a topology has such an id.
+LIFE: Final = 1_000_000
+
 # A relay that wants to be called this often at one moment would never stop; what is much is done in
 # hundreds of turns.
 MOST_TICKS_AT_ONCE: Final = 10_000
@@ -51,8 +54,11 @@ class SimNode:
     ) -> None:
         self.spec = spec
         self.node_id: NodeId = spec.id
+        "Who it is now: another than at first, if it came back as another node."
         self.role = Role(spec.type)
         self.passed = self._alone = frozenset({spec.id})
+        self._lives = 0
+        "How often it came back as another node."
         self._joined: dict[frozenset[NodeId], frozenset[NodeId]] = {}
         "The nodes that something has passed when it came here, and with this one."
         self.clock = clock
@@ -107,7 +113,7 @@ class SimNode:
         """Run a relay that knows nothing yet; its clients come a moment later."""
         spec = self.spec
         info = NodeInfo(
-            id=spec.id,
+            id=self.node_id,
             type=RULES[self.role].node_type,
             contact=self.name,
             longitude=spec.longitude,
@@ -122,6 +128,13 @@ class SimNode:
         for dialler in self.diallers:
             dialler.start()
         self.clock.after(RETURN_S, self._bring_clients)
+
+    def become_another(self) -> None:
+        """Be another node from the next start on: one with an id that nobody has had."""
+        self._lives += 1
+        self.node_id = NodeId(self.spec.id + self._lives * LIFE)
+        self.passed = self._alone = frozenset({self.node_id})
+        self._joined.clear()
 
     def crash(self, *, noticed: bool) -> None:
         """Stop without a word; peers notice at once, or when they have heard nothing for long."""

@@ -8,7 +8,7 @@ import pytest
 from laps.errors import ConfigError
 from laps.sim.faults import ALL_KINDS, parse_faults, random_faults
 from laps.sim.generators import ring, with_clients
-from laps.sim.invariants import check_always, check_delivery
+from laps.sim.invariants import check_always, check_delivery, check_paths, check_subscribes
 from laps.sim.network import Network
 from laps.sim.topology import Publisher, Subscriber
 from laps.types import parse_node_id
@@ -31,7 +31,7 @@ def test_faults_come_in_the_order_they_happen() -> None:
     ]
     assert written("") == []
     assert written("stop:1:1@0,flap:1:4-1:1@2") == ["stop:1:1@0", "flap:1:4-1:1@2"]
-    more = "freeze:1:1@0,thaw:1:1@1,jump:1:2=2.5@2,loss:1:1-1:2=0.05@3,split:1:1+1:2@4,join:1:3@5"
+    more = "renew:1:1@0,freeze:1:1@0,thaw:1:1@1,jump:1:2=2.5@2,loss:1:1-1:2=0.05@3,split:1:1+1:2@4,join:1:3@5"
     assert ",".join(written(more)) == more
 
 
@@ -112,10 +112,10 @@ def test_random_faults_of_all_kinds_spare_whom_they_are_told_to() -> None:
     spared = {parse_node_id("1:1"), parse_node_id("1:2")}
     faults = random_faults(TOPOLOGY, 200, Random(3), kinds=ALL_KINDS, spared=spared)
     assert {fault.kind for fault in faults} == {
-        *ALL_KINDS,
-        *("restart", "thaw", "heal", "join"),
+        *(kind for kind in ALL_KINDS if "/" not in kind),
+        *("restart", "renew", "thaw", "heal", "join"),
     }
-    alone = ("crash", "stop", "restart", "freeze", "thaw", "jump", "split", "join")
+    alone = ("crash", "stop", "restart", "renew", "freeze", "thaw", "jump", "split", "join")
     assert all(spared.isdisjoint(fault.nodes) for fault in faults if fault.kind in alone)
     only_links = random_faults(
         TOPOLOGY, 50, Random(3), kinds=ALL_KINDS, spared={node.id for node in TOPOLOGY.nodes}
@@ -187,6 +187,27 @@ def test_a_node_that_stands_still_is_killed_and_restarted() -> None:
     strike(network, "restart:1:3@0")
     network.settle()
     assert works(network)
+
+
+@pytest.mark.parametrize("place", ["1:1", "1:2", "1:3"])
+def test_a_node_that_comes_back_as_another_brings_its_clients(place: str) -> None:
+    network = at_rest()
+    strike(network, f"crash:{place}@0")
+    network.run(0.5)  # the others have not noticed
+    strike(network, f"renew:{place}@0")
+    network.settle()
+    node = network.nodes[parse_node_id(place)]
+    assert node.node_id != parse_node_id(place)
+    for other in network.nodes.values():
+        assert other.relay is not None
+        if other is not node:
+            assert other.relay.nodes.best(node.node_id) is not None
+            assert other.relay.nodes.best(parse_node_id(place)) is None
+    assert works(network)
+    strike(network, f"renew:{place}@0")
+    network.settle()
+    assert works(network)
+    assert [*check_paths(network), *check_subscribes(network)] == []
 
 
 def test_a_clock_that_jumps_is_the_nodes_own() -> None:
