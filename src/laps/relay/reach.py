@@ -323,7 +323,7 @@ class Reach:
         for item in have:
             if item.kind is HaveKind.DATAGRAM:
                 datagrams.add((item.group, item.number))
-            else:
+            elif item.kind is not HaveKind.BEFORE:
                 known[item.group, item.subgroup] = item
         sent = 0
         missing: list[bytes] = []

@@ -18,6 +18,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from laps.infobase.namespaces import track_of
@@ -266,7 +267,7 @@ class Repairs:
         self._forget_requests(repair)
         repair.is_lacking = repair.is_answered = False
         since = max(repair.since, _remembered_since(track))
-        have = tuple(islice(_have(track, since - SPREAD_S, now), MAX_HAVE))
+        have = tuple(islice(_have(track, since, now), MAX_HAVE))
         last_at = repair.began if repair.answered_at is None else repair.answered_at
         waited = now - last_at - SETTLED_S
         next_at = now + min(max(AGAIN_S, waited / 4), SELDOM_S)
@@ -381,7 +382,7 @@ class Repairs:
         if choice is None:
             return  # it asks again, and there may be a way by then
         if track is not None:
-            since = now - request.age_ms / 1000
+            since = max(now - request.age_ms / 1000, _known_before(track, request.have))
             until = _under_way_since(track, request.have, choice.path.srtt_us / 1e6, now)
             sent = self._reach.replay(track, asker, since, until, request.have, now)
         self.counters.served += bool(sent)
@@ -417,8 +418,27 @@ def _broken(track: Track) -> bool:
     return any(stream.is_broken for stream in track.streams.values())
 
 
+def _known_before(track: Track, have: Iterable[Have]) -> float:
+    """What came here before that is not missing at a relay that has this."""
+    known = -inf
+    for item in have:
+        group = track.cached.groups.get(item.group) if item.kind is HaveKind.BEFORE else None
+        if group is not None:
+            known = group.at
+    return known
+
+
 def _have(track: Track, since: float, now: float) -> Iterator[Have]:
-    """What is here of a track that came since a time, the latest first."""
+    """What is here of a track that came since a time, the latest first.
+
+    Before all else stands the last group that came before: it tells what is not missing even if our
+    clock has jumped since.
+    """
+    groups = reversed(track.cached.groups.values())
+    if (before := next((group for group in groups if group.at <= since), None)) is not None:
+        yield Have(HaveKind.BEFORE, before.id, 0, 0)
+        since = before.at
+    since -= SPREAD_S
     broken = {key for key, stream in track.streams.items() if stream.is_broken}
     old = 0
     for group in reversed(track.cached.groups.values()):
@@ -451,7 +471,8 @@ def _under_way_since(track: Track, have: Iterable[Have], srtt_s: float, now: flo
     """
     newest = 0.0
     for item in have:
-        if (group := track.cached.groups.get(item.group)) is None:
+        group = track.cached.groups.get(item.group)
+        if group is None or item.kind is HaveKind.BEFORE:
             continue
         if item.kind is not HaveKind.DATAGRAM:
             came = (it.since for it in group.streams if it.subgroup == item.subgroup)
@@ -464,6 +485,9 @@ def _under_way_since(track: Track, have: Iterable[Have], srtt_s: float, now: flo
 
 
 def _remembered_since(track: Track) -> float:
-    """What came before this may have been let go: it would not be known again."""
+    """What came before this may have been let go: it would not be known again.
+
+    What came a little after the oldest that is here may have been sent before it.
+    """
     oldest = next(iter(track.cached.groups.values()), None)
-    return oldest.at if oldest is not None and track.cached.history.let_go else 0.0
+    return oldest.at + SPREAD_S if oldest is not None and track.cached.history.let_go else 0.0

@@ -135,6 +135,8 @@ class HaveKind(IntEnum):
     "A stream that broke off: what comes before `number`."
     DATAGRAM = 3
     "The object `number`, in a datagram."
+    BEFORE = 4
+    "All that came before the group, or was not missing."
 
 
 class Have(NamedTuple):

@@ -10,7 +10,7 @@ import pytest
 from laps.relay.relay import Relay
 from laps.relay.repairs import SETTLED_S, WAIT_S
 from laps.relay.roles import Role
-from laps.wire.extensions import HaveKind, RepairRequest, RepairResponse, SetSilent
+from laps.wire.extensions import Have, HaveKind, RepairRequest, RepairResponse, SetSilent
 from support.moqt import MoqtNet
 from support.moqt_streams import Obj, objects_of
 
@@ -151,6 +151,32 @@ def test_what_is_there_is_not_sent_again() -> None:
     assert rest  # for a while, since the others may not have noticed
     assert set(answers(diamond)[1:]) == {0}
     assert diamond.sub.places == [(0, 0), (0, 1), (1, 0)]
+
+
+def test_what_came_before_a_group_is_not_sent_though_the_asking_clock_has_jumped() -> None:
+    diamond = Diamond()
+    for group in range(3):
+        diamond.pub.datagram(diamond.alias, group, 0, payload=b"x")
+        diamond.net.run(1.0)
+    origin, edge = diamond.origin.id, diamond.edge.id
+    key = next(iter(diamond.origin.tracks.keys()))
+    have = (Have(HaveKind.BEFORE, 1, 0, 0), Have(HaveKind.DATAGRAM, 1, 0, 0))
+    for first, sent in (((), 3), (have[:1], 2), (have, 1)):
+        request = RepairRequest(8, edge, origin, 1, key, 60_000, first)
+        diamond.origin.repairs.receive(request, diamond.net.now)
+        assert answers(diamond)[-1] == sent
+
+
+def test_the_last_group_before_the_time_asked_for_is_named() -> None:
+    diamond = Diamond()
+    for group in range(5):
+        diamond.pub.stream(diamond.alias, group, *objects_of(0))
+        diamond.net.run(1.0)
+    diamond.lose(diamond.ways[0][0])
+    diamond.notice(diamond.ways[0][0])
+    diamond.net.run(0.1)
+    named = [item.group for item in asked(diamond)[0].have if item.kind is HaveKind.BEFORE]
+    assert named == [1]  # what is missing came in the 2.5 s before the last at most
 
 
 def test_a_datagram_comes_once_and_one_that_was_lost_comes() -> None:

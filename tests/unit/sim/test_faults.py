@@ -31,7 +31,10 @@ def test_faults_come_in_the_order_they_happen() -> None:
     ]
     assert written("") == []
     assert written("stop:1:1@0,flap:1:4-1:1@2") == ["stop:1:1@0", "flap:1:4-1:1@2"]
-    more = "renew:1:1@0,freeze:1:1@0,thaw:1:1@1,jump:1:2=2.5@2,loss:1:1-1:2=0.05@3,split:1:1+1:2@4,join:1:3@5"
+    more = (
+        "renew:1:1@0,freeze:1:1@0,thaw:1:1@1,jump:1:2=2.5@2,loss:1:1-1:2=0.05@3,"
+        "split:1:1+1:2@4,join:1:3@5"
+    )
     assert ",".join(written(more)) == more
 
 
