@@ -150,6 +150,41 @@ def status(pid: Pid = None, as_json: AsJson = False) -> None:
         typer.echo(problem)
 
 
+@lab.command(epilog="Example: laps lab chaos --seed 7 --minutes 3 --relays small")
+def chaos(
+    seed: Annotated[int, typer.Option(metavar="N", help="The same gives the same faults.")] = 1,
+    minutes: Annotated[
+        float, typer.Option(min=0.1, metavar="N", help="How long faults happen.")
+    ] = 10.0,
+    relays: Annotated[
+        str, typer.Option(metavar="full|small", help="Twelve in three regions, or nine in two.")
+    ] = "full",
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the folder with configurations and logs.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let relays die at random, and see that no subscriber misses an object.
+
+    Starts a lab of its own, with publishers and subscribers of MoQT and QUICR, each of which knows
+    two relays. Relays are killed, stand still and are restarted, links are slow and lose up to 5 %
+    of their datagrams. Each fault is told with its time and what it cost: the longest pause at any
+    subscriber. Ctrl-C ends it in good order.
+
+    Exit status 1 if an object was lost, came twice or out of order, or a relay's memory grew.
+    """
+    import uvloop
+
+    from laps.lab.chaos.network import SIZES
+    from laps.lab.chaos.show import ChaosOptions, show_chaos
+
+    if relays not in SIZES:
+        raise ConfigError(f'--relays "{relays}": known are {", ".join(SIZES)}')
+    options = ChaosOptions(seed, minutes, SIZES[relays], keep, as_json)
+    if not uvloop.run(show_chaos(options)):
+        raise typer.Exit(1)
+
+
 def _ask(asked: dict[str, Any], pid: int | None) -> None:
     from laps.lab.doors import ask
 

@@ -37,6 +37,7 @@ class Aftermath:
     def __init__(self, node: str, readers: list[Reader], writers: list[Writer]) -> None:
         """Those whose own relay it is wait until it is back, and are not looked at."""
         by_track = {it.spec.track: it for it in writers if it.spec.node != node}
+        self._died = time.monotonic()
         self._seen: list[_Seen] = []
         self.cut_off = 0
         "Subscribers that have nobody to receive from."
@@ -48,7 +49,6 @@ class Aftermath:
             interval_s = 1 / SHAPES[writer.spec.kind].per_s
             missed = frozenset(reader.account.missing)
             self._seen.append(_Seen(reader, interval_s, writer.written, missed))
-            reader.watch_pauses()
 
     async def wait(self) -> str:
         """Wait until everybody has received what there is; in words, how it went."""
@@ -65,12 +65,16 @@ class Aftermath:
             misses = [f"{it.reader.spec} misses {self._missing(it)} objects" for it in waiting]
             words.append(f"after {LIMIT_S:g} s {', '.join(misses)}")
         else:
-            longest = max(self._seen, key=lambda it: it.reader.pause_s - it.interval_s)
-            pause = f"the longest pause was {longest.reader.pause_s:.2f} s, {longest.reader.spec}"
+            longest = max(self._seen, key=lambda it: self._pause_s(it) - it.interval_s)
+            pause_s = self._pause_s(longest)
+            pause = f"the longest pause was {pause_s:.2f} s, {longest.reader.spec}"
             words += ["every subscriber received every object", pause]
         if self.cut_off:
             words.append(f"{self.cut_off} wait until it is started again")
         return "; ".join(words)
+
+    def _pause_s(self, seen: _Seen) -> float:
+        return seen.reader.pause_since(self._died)
 
     def _waiting(self) -> list[_Seen]:
         return [

@@ -16,7 +16,8 @@ are those of `laps sim`, so that one file serves both:
     [[publishers]]
     node = "1:1"
     track = "video"            # the namespace is lab/video, the track in it is "live"
-    kind = "video"             # clock, video or sensor
+    kind = "video"             # clock, video, sensor or audio
+    others = ["1:2"]           # where it goes when 1:1 is lost
 
     [[subscribers]]
     node = "1:2"
@@ -67,7 +68,7 @@ STUB_LOW: Final = 200
 CONTROL_SERVERS: Final = 2
 MOST_EDGES: Final = 20
 
-Kind = Literal["clock", "video", "sensor"]
+Kind = Literal["clock", "video", "sensor", "audio"]
 Protocol = Literal["moqt", "quicr"]
 T = TypeVar("T")
 
@@ -79,6 +80,8 @@ class Publisher(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     track: Annotated[str, Meta(min_length=1, max_length=100)]
     kind: Kind = "clock"
     protocol: Protocol = "moqt"
+    others: tuple[str, ...] = ()
+    "Where it goes, in this order, when its own relay is lost."
 
 
 class Subscriber(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -87,6 +90,7 @@ class Subscriber(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     node: str
     track: Annotated[str, Meta(min_length=1, max_length=100)]
     protocol: Protocol = "moqt"
+    others: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.track} at {self.node} ({self.protocol})"
@@ -277,24 +281,25 @@ def _check(network: Network, source: str) -> None:
     tracks = set()
     for number, publisher in enumerate(network.publishers, start=1):
         where = f"{source}: publishers[{number}]"
-        _check_place(publisher.node, nodes, where)
+        _check_places(publisher, nodes, where)
         if publisher.track in tracks:
             refuse(where, "track", publisher.track, "is published already: give it another name")
         tracks.add(publisher.track)
     for number, subscriber in enumerate(network.subscribers, start=1):
         where = f"{source}: subscribers[{number}]"
-        _check_place(subscriber.node, nodes, where)
+        _check_places(subscriber, nodes, where)
         if subscriber.track not in tracks:
             known = ", ".join(sorted(tracks)) or "none"
             refuse(where, "track", subscriber.track, f"has no publisher; published are: {known}")
 
 
-def _check_place(node: str, nodes: Mapping[NodeId, Node], where: str) -> None:
-    try:
-        node_id = parse_node_id(node)
-    except InvalidText as error:
-        refuse(where, "node", node, error.problem)
-    name = format_node_id(node_id)
-    require_client_node(nodes, node_id, where, "node")
-    if name != node:
-        refuse(where, "node", node, f'is written "{name}"')
+def _check_places(client: Publisher | Subscriber, nodes: Mapping[NodeId, Node], where: str) -> None:
+    for key, node in (("node", client.node), *(("others", other) for other in client.others)):
+        try:
+            node_id = parse_node_id(node)
+        except InvalidText as error:
+            refuse(where, key, node, error.problem)
+        name = format_node_id(node_id)
+        require_client_node(nodes, node_id, where, key)
+        if name != node:
+            refuse(where, key, node, f'is written "{name}"')

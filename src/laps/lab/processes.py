@@ -42,7 +42,7 @@ STOP_S: Final = 6.0
 
 # A lab shows what happens in seconds, so its relays are more eager than others: they tell of nodes
 # and miss a dead peer sooner, and do not stay long when they stop.
-SETTINGS: Final[dict[str, dict[str, Any]]] = {
+SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
     "relay": {"node_advertise_s": 0.25, "drain_s": 0.3},
     "clients": {"drain_s": 0.5},
     "quic": {"idle_timeout_s": 3.0, "keepalive_s": 0.5},
@@ -78,6 +78,7 @@ class Relay:
     clients_port: int
     peers_port: int
     admin_port: int
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: SETTINGS)
     peers: list[str] = field(default_factory=list)
     control: list[str] = field(default_factory=list)
     data: list[str] = field(default_factory=list)
@@ -131,7 +132,7 @@ class Relay:
     def write_config(self) -> None:
         """Write down what it is to read when it starts, or on SIGHUP."""
         node = self.node
-        sections = {name: dict(values) for name, values in SETTINGS.items()}
+        sections = {name: dict(values) for name, values in self.settings.items()}
         sections["node"] = {
             "id": self.name,
             "type": node.type,
@@ -196,6 +197,16 @@ class Relay:
             await self.process.wait()
         self.ready = False
 
+    def freeze(self) -> None:
+        """Let it stand still: it has its memory and its ports, and does nothing."""
+        if self.runs and self.process is not None:
+            self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        if self.runs and self.process is not None:
+            self.process.send_signal(signal.SIGCONT)
+
     async def stop(self) -> None:
         """Ask it to stop, and end it if it does not."""
         process = self.process
@@ -253,14 +264,19 @@ def _die_with(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def relays_of(network: Network, folder: Path, port: int = 0) -> dict[str, Relay]:
+def relays_of(
+    network: Network,
+    folder: Path,
+    port: int = 0,
+    settings: Mapping[str, Mapping[str, Any]] = SETTINGS,
+) -> dict[str, Relay]:
     """The relays of a network, not started, on ports that are free now.
 
     Clients reach the first Edge at `port`, if nobody has it.
     """
     ports = iter(free_ports(3 * len(network.nodes)))
     made = {
-        node.id: Relay(node, folder, next(ports), next(ports), next(ports))
+        node.id: Relay(node, folder, next(ports), next(ports), next(ports), settings)
         for node in network.nodes
     }
     edges = [relay for relay in made.values() if relay.node.type == "edge"]

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 from laps.errors import ConfigError, InvalidText, LapsError
 from laps.lab.aftermath import Aftermath
 from laps.lab.doors import Door
-from laps.lab.processes import PortTaken, Way, first_line, relays_of, spawn
-from laps.lab.traffic import Reader, Writer
+from laps.lab.processes import SETTINGS, PortTaken, Way, first_line, relays_of, spawn
+from laps.lab.traffic import Reader, Twins, Writer
 from laps.lab.watching import EVERY_S, Watch
 from laps.types import format_node_id, parse_node_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping
     from pathlib import Path
 
     from laps.lab.doors import Asked
-    from laps.lab.network import Network
+    from laps.lab.network import Network, Publisher, Subscriber
     from laps.lab.processes import Relay
 
 log = logging.getLogger(__name__)
@@ -55,9 +55,16 @@ class Fault:
 class Lab:
     """A network of processes, with traffic through it."""
 
-    def __init__(self, network: Network, folder: Path, port: int = 0) -> None:
+    def __init__(
+        self,
+        network: Network,
+        folder: Path,
+        port: int = 0,
+        settings: Mapping[str, Mapping[str, Any]] = SETTINGS,
+    ) -> None:
         self.network = network
         self.folder = folder
+        self._settings = settings
         self.began = time.time()
         self.flowing = float("inf")
         "Since when everybody receives something."
@@ -85,34 +92,43 @@ class Lab:
         self._choose_ports(port)
 
     def _choose_ports(self, port: int = 0) -> None:
-        self.relays = relays_of(self.network, self.folder, port)
+        self.relays = relays_of(self.network, self.folder, port, self._settings)
         self.watch = Watch(self.relays)
 
     # -- from start to end -------------------------------------------------------------------------
 
-    async def start(self, *, dashboard: bool) -> None:
+    async def start(self, *, dashboard: bool, watch: bool = True) -> None:
         """Start everything, until objects flow to every subscriber."""
         await self._start_relays()
         for relay in self.relays.values():
             relay.dial()
         await self._door.open()
         self.phase = "relays find each other"
-        for publisher in self.network.publishers:
-            url = self.relays[publisher.node].url(publisher.protocol)
-            self.writers.append(Writer(publisher, url))
+        self._make_writers()
         self._writing = [self._task(writer.run()) for writer in self.writers]
         await self._until_rest()
-        self._task(self._watch())
+        if watch:
+            self._task(self._watch())
         if dashboard:  # it has much to import, which relays that start need not wait for
             self._task(self._run_dashboard())
         self.phase = "subscribers start"
         for subscriber in self.network.subscribers:
-            url = self.relays[subscriber.node].url(subscriber.protocol)
-            self.readers.append(Reader(subscriber, url, self._heard.set))
+            self.readers.append(Reader(subscriber, self._urls(subscriber), self._heard.set))
             self._task(self.readers[-1].run())
         await self._until(lambda: all(reader.account.received for reader in self.readers), FLOW_S)
         self.flowing = time.time()
         self.phase = "running"
+
+    def _make_writers(self) -> None:
+        names = [publisher.track for publisher in self.network.publishers]
+        twins = {name: Twins() for name in names if names.count(name) > 1}
+        self.writers = [
+            Writer(publisher, self._urls(publisher), twins.get(publisher.track))
+            for publisher in self.network.publishers
+        ]
+
+    def _urls(self, client: Publisher | Subscriber) -> list[str]:
+        return [self.relays[node].url(client.protocol) for node in (client.node, *client.others)]
 
     async def _start_relays(self) -> None:
         for attempt in range(1, ATTEMPTS + 1):
@@ -157,17 +173,17 @@ class Lab:
                             await self._heard.wait()
         return holds()
 
-    async def end(self) -> None:
+    async def end(self, end_s: float = END_S, drain_s: float = DRAIN_S) -> None:
         """Let publishers stop, then give subscribers time for what is on its way."""
         self.phase = "publishers stop"
         self._remember_routes()
         for writer in self.writers:
-            writer.stop()
+            writer.stop(at=self.written(writer.spec.track))
         if self._writing:
-            await asyncio.wait(self._writing, timeout=END_S)
+            await asyncio.wait(self._writing, timeout=end_s)
         self.phase = "subscribers receive the rest"
         slowest = max((way.delay_ms for way in self._ways()), default=0.0) / 1000
-        await self._until(lambda: not any(map(self.behind, self.readers)), DRAIN_S + 4 * slowest)
+        await self._until(lambda: not any(map(self.behind, self.readers)), drain_s + 4 * slowest)
         self.over = True
         self.phase = "relays stop"
 
@@ -225,7 +241,7 @@ class Lab:
 
     def written(self, track: str) -> int:
         """How many objects a track has so far."""
-        return next((w.written for w in self.writers if w.spec.track == track), 0)
+        return max((w.written for w in self.writers if w.spec.track == track), default=0)
 
     def lost(self, reader: Reader) -> list[range]:
         """What a subscriber has not received: while objects flow, of those ahead of its last."""

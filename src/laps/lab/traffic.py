@@ -40,6 +40,10 @@ PATIENCE_S: Final = 10.0
 # What the live figures are of.
 RECENT: Final = 300
 
+# How many pauses are known, and from which length on: longer than between two objects of a video.
+PAUSES: Final = 1000
+PAUSE_S: Final = 0.05
+
 # What the figures of a whole run are of, so that a lab that runs for days does not grow.
 REMEMBERED: Final = 100_000
 
@@ -58,11 +62,13 @@ class Shape:
     bytes: int
 
 
-# Video: 2 Mbit/s, a group a second, whose first object is a whole picture.
+# Video: 2 Mbit/s, a group a second, whose first object is a whole picture. Audio: 64 kbit/s, little
+# enough for a link that loses one packet in twenty.
 SHAPES: Final[dict[Kind, Shape]] = {
     "clock": Shape(1, 1, 0, 0),
     "video": Shape(30, 30, 60_000, (250_000 - 60_000) // 29),
     "sensor": Shape(10, 10, 0, 0),
+    "audio": Shape(25, 25, 320, 320),
 }
 
 
@@ -89,50 +95,79 @@ def payload(kind: Kind, number: int, at: float) -> bytes:
     return made if not wanted else made + b"\n" + bytes(max(0, wanted - len(made) - 1))
 
 
+@dataclass(frozen=True, slots=True)
+class Twins:
+    """What two publishers of one track agree on, so that both write the same bytes."""
+
+    began: float = field(default_factory=time.time)
+    first_group: int = field(default_factory=lambda: int(1000 * time.time()))
+
+    def at(self, number: int, shape: Shape) -> float:
+        """When an object is due, which is what it says of itself."""
+        return self.began + number / shape.per_s
+
+
 class Writer:
     """A publisher at its relay, which numbers its objects from 0."""
 
-    def __init__(self, spec: Publisher, url: str) -> None:
+    def __init__(self, spec: Publisher, urls: list[str], twins: Twins | None = None) -> None:
         self.spec = spec
-        self.url = url
+        self.urls = urls
         self.written = 0
         self.error = ""
+        self._shape = SHAPES[spec.kind]
+        self._twins = twins
+        self._last: int | None = None
         self._stop = asyncio.Event()
 
-    def stop(self) -> None:
-        """Write no more; the track is ended where the relay can still be told."""
+    def stop(self, at: int | None = None) -> None:
+        """Write no more than so many; the track is ended where the relay can still be told.
+
+        Twins end it with the same object: some later, since one may be writing that one already.
+        """
+        self._last = self.written if at is None else at
+        if self._twins is not None:
+            self._last += self._shape.per_group
         self._stop.set()
 
     async def run(self) -> None:
         """Publish until it is stopped."""
-        shape = SHAPES[self.spec.kind]
         while not self._stop.is_set():
             try:
-                async with client.connect(self.url, reconnect_s=3600) as session:
+                async with client.connect(self.urls, reconnect_s=3600) as session:
                     self.error = ""
-                    track = await session.publish(f"{NAMESPACE}/{self.spec.track}", NAME)
-                    begun = time.monotonic() - self.written / shape.per_s
-                    while not await self._stopped(begun + self.written / shape.per_s):
-                        made = payload(self.spec.kind, self.written, time.time())
-                        new_group = self.written % shape.per_group == 0
-                        await track.write(made, new_group=new_group)
-                        self.written += 1
-                    await track.end()
+                    await self._publish(session)
             except LapsError as error:
                 self.error = str(error)
                 log.info("publisher of %s at %s: %s", self.spec.track, self.spec.node, error)
+                if self._twins is not None:
+                    return  # groups that it begins in the middle would not be those of the other
                 await asyncio.sleep(AGAIN_S)
+
+    async def _publish(self, session: client.Session) -> None:
+        shape, twins = self._shape, self._twins
+        first_group = None if twins is None else twins.first_group
+        track = await session.publish(
+            f"{NAMESPACE}/{self.spec.track}", NAME, first_group=first_group
+        )
+        begun = time.time() - self.written / shape.per_s if twins is None else twins.began
+        while not await self._stopped(begun + self.written / shape.per_s):
+            at = time.time() if twins is None else twins.at(self.written, shape)
+            made = payload(self.spec.kind, self.written, at)
+            await track.write(made, new_group=self.written % shape.per_group == 0)
+            self.written += 1
+        await track.end()
 
     async def _stopped(self, due: float) -> bool:
         """Wait until the next object is due; whether there is to be none."""
-        wait = due - time.monotonic()
+        wait = due - time.time()
         if wait > 0 and not self._stop.is_set():
             try:
                 async with asyncio.timeout(wait):
                     await self._stop.wait()
             except TimeoutError:
                 return False
-        return self._stop.is_set()
+        return self._last is not None and self.written >= self._last
 
 
 @dataclass(slots=True)
@@ -186,9 +221,9 @@ class Account:
 class Reader:
     """A subscriber at its relay."""
 
-    def __init__(self, spec: Subscriber, url: str, heard: Callable[[], None]) -> None:
+    def __init__(self, spec: Subscriber, urls: list[str], heard: Callable[[], None]) -> None:
         self.spec = spec
-        self.url = url
+        self.urls = urls
         self.account = Account()
         self.error = ""
         self.over = False
@@ -197,21 +232,22 @@ class Reader:
         self.recent: deque[float] = deque(maxlen=RECENT)
         self._namespace = f"{NAMESPACE}/{spec.track}"
         self._heard = heard
-        self.pause_s = 0.0
-        "The longest time between two objects, since somebody began to look."
+        self._pauses: deque[tuple[float, float]] = deque(maxlen=PAUSES)
+        "When each ended, and how long it was."
         self._last_at = time.monotonic()
         self._behind: Location | None = None
         self._fetching: list[asyncio.Task[None]] = []
 
-    def watch_pauses(self) -> None:
-        """Find out the longest pause from now on."""
-        self.pause_s = 0.0
+    def pause_since(self, at: float) -> float:
+        """The longest time without an object that lasted until a moment or began after it."""
+        waits = 0.0 if self.over else time.monotonic() - self._last_at
+        return max(waits, *(length for ended, length in self._pauses if ended >= at), 0.0)
 
     async def run(self) -> None:
         """Read until the track ends; where the connection is lost for good, begin again there."""
         while not self.over:
             try:
-                async with client.connect(self.url, reconnect_s=3600) as session:
+                async with client.connect(self.urls, reconnect_s=3600) as session:
                     self.error = ""
                     await self._read(session)
                     self.over = True
@@ -240,7 +276,8 @@ class Reader:
         objects = session.subscribe(self._namespace, NAME, start=start, patience_s=PATIENCE_S)
         async for obj in objects:
             now, at = time.time(), time.monotonic()
-            self.pause_s = max(self.pause_s, at - self._last_at)
+            if at - self._last_at > PAUSE_S:
+                self._pauses.append((at, at - self._last_at))
             self._last_at = at
             stamp = _stamp.decode(obj.payload.partition(b"\n")[0])
             gap = self.account.first is not None and stamp.number > self.account.following

@@ -128,9 +128,10 @@ class Watch:
         """Ask no more."""
         await self._pool.close()
 
-    async def look(self) -> None:
-        """Ask every relay that runs, all at once."""
-        found = await asyncio.gather(*map(self._look, self._relays))
+    async def look(self, names: Iterable[str] | None = None) -> None:
+        """Ask every relay that runs, or those of these names, all at once."""
+        asked = self._relays if names is None else names
+        found = await asyncio.gather(*map(self._look, asked))
         self.events.extend(sorted((event for events in found for event in events), key=_when))
 
     async def _look(self, name: str) -> list[Event]:

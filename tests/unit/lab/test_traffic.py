@@ -25,7 +25,7 @@ def test_video_is_two_megabits_a_second_with_a_large_first_object() -> None:
     assert SHAPES["video"].per_s == SHAPES["video"].per_group == 30
 
 
-@pytest.mark.parametrize("kind", ["clock", "video", "sensor"])
+@pytest.mark.parametrize("kind", ["clock", "video", "sensor", "audio"])
 def test_every_object_begins_with_its_number_and_time(kind: str) -> None:
     made = payload(kind, 7, 1.5)  # type: ignore[arg-type]
     said = json.loads(made.partition(b"\n")[0])
