@@ -77,7 +77,7 @@ class Introduction:
 
         What the one before was told stays until the link to it is closed: see `nearest_edge`.
         """
-        if (parent := self._subscribes.adopt_parent(self._links.peers.values())) is not None:
+        if (parent := self._subscribes.adopt_parent(self._links.peers.values(), now)) is not None:
             self._begin_with_parent(parent, now)
 
     def _begin_with_parent(self, parent: Peer, now: float) -> None:

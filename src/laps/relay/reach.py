@@ -46,6 +46,9 @@ JOINING_S: Final = 1.0
 # A node tells what it wants right after it is known itself.
 MEETING_S: Final = 2.0
 
+# An Edge that a Stub turns to asks for what is wanted within this time.
+TURNING_S: Final = 5.0
+
 # Somebody waits for it, and what is live matters more to others: in the middle.
 DIRECT_PRIORITY: Final = 128
 
@@ -97,6 +100,8 @@ class Reach:
         self._fib = fib
         self._hold_s = hold_s
         self._hold_bytes = hold_bytes
+        self._turned: dict[NodeId, tuple[float, float]] = {}
+        "The Edge that a Stub turned to: since when it is to be given all, and when it did."
         self._met: dict[NodeId, float] = {}
         "Since when a way to each node is known."
         self._opened = 0
@@ -152,9 +157,8 @@ class Reach:
     ) -> OutStream:
         """A data stream to one node alone; a Stub has its own way."""
         track = self._tracks.get(key)
-        for stub in self._stubs.values():
-            if stub.peer.node_id == node_id and track is not None:
-                return stub.open_direct(track.hash, priority, ttl_us)
+        if (stub := self.stub(node_id)) is not None and track is not None:
+            return stub.open_direct(track.hash, priority, ttl_us)
         return self._open_direct(node_id, key, priority, ttl_us)
 
     def _open_direct(self, node_id: NodeId, key: TrackKey, priority: int, ttl_us: int) -> OutStream:
@@ -170,6 +174,10 @@ class Reach:
                 outs.append(Wrapped(out, sns_id, key, priority, ttl_us))
         return _NodeStream(outs, self._fib, self._links, flow_key)
 
+    def stub(self, node_id: NodeId) -> StubClient | None:
+        """A Stub of ours."""
+        return next((it for it in self._stubs.values() if it.peer.node_id == node_id), None)
+
     # -- late joiners ------------------------------------------------------------------------------
 
     def catch_up(self, track: Track, client: Client, node_id: NodeId, now: float) -> None:
@@ -184,7 +192,9 @@ class Reach:
         if self._shares_set(client, track.key, node_id):
             track.joining[node_id] = now + JOINING_S
         kept: list[Kept] = []
-        if self._is_early(track, self._met.get(node_id, 0.0), now):
+        if (since := self._missed_since(node_id, now)) is not None:
+            kept += recent(track.cached, since, self._tracks.shared.cache.limits.track_bytes, now)
+        elif self._is_early(track, self._met.get(node_id, 0.0), now):
             kept += recent(track.cached, now - self._hold_s, self._hold_bytes, now)
         told = self.told.pop((node_id, track.key), None)
         if told is not None:
@@ -214,6 +224,15 @@ class Reach:
                         stub.send_datagram(track, data, datagram_rank(data))
                 elif item.source is not stub:
                     self._send_again(node_id, found.key, item, now)
+
+    def turned_to(self, node_id: NodeId, since: float, now: float) -> None:
+        """A Stub has lost its Edge and turns to another: what the first was sent may be lost."""
+        self._turned = {node_id: (since, now)}
+
+    def _missed_since(self, node_id: NodeId, now: float) -> float | None:
+        """Since when an Edge that has just been turned to is given all; None: it was not."""
+        since, turned_at = self._turned.get(node_id, (0.0, -TURNING_S))
+        return since if now < turned_at + TURNING_S else None
 
     def met(self, node_id: NodeId, now: float) -> None:
         """A way to a node is known."""
@@ -353,12 +372,10 @@ class Reach:
 
     def _send_datagrams(self, track: Track, node_id: NodeId, missing: list[bytes]) -> None:
         """Datagrams once more, for one node alone."""
-        for stub in self._stubs.values() if missing else ():
-            if stub.peer.node_id == node_id:
-                for data in missing:
-                    stub.send_datagram(track.hash, data, datagram_rank(data))
-                return
-        if missing:
+        if (stub := self.stub(node_id)) is not None:
+            for data in missing:
+                stub.send_datagram(track.hash, data, datagram_rank(data))
+        elif missing:
             self._opened += 1
             flow_key = ToNode(node_id, track.key, self._opened)
             flow = self._fib.install(flow_key, [node_id], local=False)

@@ -313,6 +313,7 @@ class Relay:
         self._sets.changed(now)
         self.reach.serve_joining(now)
         if peer is self._subscribes.parent and peer.control is None:
+            self._subscribes.parent_lost(now)
             self._introduction.adopt_parent(now)
         for held in self._admission.released(peer.node_id):
             self._perform(held, held.session.decide(ResponseCode.OK), now)

@@ -316,6 +316,7 @@ class Repairs:
         del self._open[repair.key]
         if track is not None:
             track.is_mending = False
+            track.repaired_since = repair.since
             self._give_up_streams(repair, track, now)
             track.in_order.end(track, now)
             if track.is_wanted:
@@ -378,23 +379,48 @@ class Repairs:
 
     def _serve(self, request: RepairRequest, now: float) -> None:
         track, asker, sent = self._tracks.get(request.full_name_hash), request.source_node_id, 0
-        choice = self._nodes.data_choice(asker)
-        if choice is None:
+        choice, stub = self._nodes.data_choice(asker), self._reach.stub(asker)
+        if choice is not None:
+            srtt_us = choice.path.srtt_us
+        elif stub is not None:
+            srtt_us = stub.srtt_us
+        else:
             return  # it asks again, and there may be a way by then
+        since = now - request.age_ms / 1000
         if track is not None:
-            since = max(now - request.age_ms / 1000, _known_before(track, request.have))
-            until = _under_way_since(track, request.have, choice.path.srtt_us / 1e6, now)
+            since = max(since, _known_before(track, request.have))
+            until = _under_way_since(track, request.have, srtt_us / 1e6, now)
             sent = self._reach.replay(track, asker, since, until, request.have, now)
         self.counters.served += bool(sent)
         self.counters.sent += sent
-        path = choice.path.info.path
-        last_hop = path[0].node_id if path else self._self_id
-        if track is not None and not self._is_sent_to(track, asker):
-            last_hop = NOBODY
+        if choice is not None:
+            path = choice.path.info.path
+            last_hop = path[0].node_id if path else self._self_id
+            if track is not None and not self._is_sent_to(track, asker):
+                last_hop = NOBODY
+        else:
+            has_all = track is not None and stub in track.subscribers and self._has(track, since)
+            last_hop = self._self_id if has_all else NOBODY
         response = RepairResponse(
             MAX_HOPS, self._self_id, asker, request.request_id, sent, last_hop
         )
         self._reach.send(asker, response)
+
+    def _has(self, track: Track, since: float) -> bool:
+        """Whether all that came of a track since a time is here; if not, it is asked for.
+
+        A Stub that has lost its Edge turns to another one, where nobody may have wanted the track.
+        """
+        if track.key in self._open:
+            return False
+        shared = self._tracks.shared
+        fed = [shared.fed.get(source) for source in shared.feeding.get(track.key, ())]
+        if not self.can_ask(track) or any(it is not None and it.since <= since for it in fed):
+            return True
+        if track.repaired_since is not None and track.repaired_since <= since + SPREAD_S:
+            return True
+        shared.missing(track.key, Lost(since, since, sudden=True))
+        return False
 
     def _is_sent_to(self, track: Track, node_id: NodeId) -> bool:
         """Whether what is published of a track from now on goes to a node, if anything is."""

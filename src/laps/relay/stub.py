@@ -104,6 +104,11 @@ class StubClient:
         return self._tracks.get(sns_id)
 
     @property
+    def srtt_us(self) -> int:
+        """The round trip to it."""
+        return self._link.srtt_us
+
+    @property
     def since(self) -> float:
         """When it came."""
         return self._link.opened_at

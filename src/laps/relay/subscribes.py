@@ -75,6 +75,7 @@ class SubscribeExchange:
         """
         self.parent: Peer | None = None
         "The Edge that a Stub speaks with."
+        self._parent_lost_at: float | None = None
         self._self_id = self_id
         self._settings = settings
         self._nodes = nodes
@@ -102,11 +103,19 @@ class SubscribeExchange:
 
     # -- the Edge of a Stub ------------------------------------------------------------------------
 
-    def adopt_parent(self, peers: Iterable[Peer]) -> Peer | None:
+    def adopt_parent(self, peers: Iterable[Peer], now: float) -> Peer | None:
         """A Stub speaks with one Edge at a time, the nearest, so that nothing comes twice."""
         able = [peer for peer in peers if peer.control is not None]
         self.parent = min(able, key=lambda peer: (peer.control_srtt_us, peer.node_id), default=None)
+        if self.parent is not None and self._parent_lost_at is not None:
+            since = self._parent_lost_at - self._settings.repair_s
+            self._reach.turned_to(self.parent.node_id, since, now)
+            self._parent_lost_at = None
         return self.parent
+
+    def parent_lost(self, now: float) -> None:
+        """The Edge that a Stub spoke with is gone, perhaps with what it was sent last."""
+        self._parent_lost_at = now if self._parent_lost_at is None else self._parent_lost_at
 
     def tell_parent(self, control: PeerLink) -> None:
         """Tell the Edge that is spoken with everything."""

@@ -107,6 +107,8 @@ class Track:
         "A relay on its way is gone, and what is missing is asked for: it may come in any order."
         self.lost_before = Location(0, 0)
         "What is missing up to here was counted by an earlier repair."
+        self.repaired_since: float | None = None
+        "Other relays were asked for all that came since then, and have sent it."
         self.joining: dict[NodeId, float] = {}
         "Nodes that joined a set that others are in, and until when relays may not know of it."
         self.fragments: TrackFragments | None = None

@@ -1,0 +1,87 @@
+"""The Edge of a Stub dies: what was under way, in either direction, comes by the Stub's other Edge."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from laps.relay.roles import Role
+from support.moqt import MoqtNet
+from support.moqt_streams import objects_of
+
+if TYPE_CHECKING:
+    from laps.relay.relay import Relay
+    from support.moqt import App
+    from support.relays import Wire
+
+
+class House:
+    """A Stub with two Edges, the first the nearer, and an Edge beyond them."""
+
+    def __init__(self) -> None:
+        self.net = MoqtNet()
+        self.first, self.second = self.net.relay("1:1"), self.net.relay("1:2")
+        self.far, self.stub = self.net.relay("1:3"), self.net.relay("8:1", Role.STUB)
+        for relay in (self.first, self.second, self.far, self.stub):
+            self.net.edge(relay)
+        self.ways = [self._wire(self.first, self.far), self._wire(self.stub, self.first, 5)]
+        self._wire(self.second, self.far)
+        self._wire(self.stub, self.second, 50)
+        self.net.settle()
+
+    def _wire(self, a: Relay, b: Relay, srtt_ms: float = 10) -> Wire:
+        return self.net.wire(a, b, srtt_ms, extended=True)
+
+    def start(self, pub_at: Relay, sub_at: Relay) -> tuple[App, int, App]:
+        pub, sub = self.net.app(pub_at), self.net.app(sub_at)
+        alias = pub.publish("demo/t")
+        self.net.run(0.5)
+        sub.subscribe("demo/t")
+        self.net.run(0.5)
+        return pub, alias, sub
+
+    def kill_first(self) -> None:
+        """It takes no part any more, and nobody knows."""
+        for wire in self.ways:
+            wire.cut(noticed_by=())
+
+    def notice(self) -> None:
+        """A second later its neighbours do."""
+        for wire in self.ways:
+            for end in wire:
+                if end.relay is not self.first:
+                    end.relay.link_closed(end, self.net.now)
+        self.net.run(0.0)
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+@pytest.mark.parametrize("publisher_at", ["far", "stub"])
+def test_what_was_under_way_when_the_edge_of_a_stub_died_comes_by_the_other(
+    house: House, publisher_at: str
+) -> None:
+    ends = [house.far, house.stub]
+    pub, alias, sub = house.start(*(ends if publisher_at == "far" else ends[::-1]))
+    pub.stream(alias, 0, *objects_of(0, 1))
+    stream = pub.open(alias, 1, *objects_of(0, 1))
+    house.net.run(0.2)
+    assert sub.places == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    house.kill_first()
+    stream.write(*objects_of(2), fin=True)
+    pub.stream(alias, 2, *objects_of(0, 1))
+    later = pub.open(alias, 3, *objects_of(0))
+    house.net.run(1.0)
+    house.notice()
+    house.net.run(1.0)
+    later.write(*objects_of(1), fin=True)
+    pub.stream(alias, 4, *objects_of(0))
+    house.net.run(5.0)
+    places = [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (3, 0), (3, 1), (4, 0)]
+    assert sorted(sub.places) == places
+    assert [it.reset_code for it in sub.streams] == [None] * 5
+    house.net.run(60.0)
+    assert all(relay.sizes()["repairs"] == 0 for relay in (house.stub, house.second, house.far))
