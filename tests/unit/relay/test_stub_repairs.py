@@ -1,4 +1,4 @@
-"""The Edge of a Stub dies: what was under way, in either direction, comes by the Stub's other Edge."""
+"""The Edge of a Stub dies: what was under way, either way, comes by the Stub's other Edge."""
 
 from __future__ import annotations
 

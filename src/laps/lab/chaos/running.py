@@ -53,11 +53,16 @@ class Happened:
     "Who did not have everything in the end."
 
     def __str__(self) -> str:
-        words = f"{int(self.at_s) // 60}:{int(self.at_s) % 60:02} {self.fault}: "
+        words = f"{clock(self.at_s)} {self.fault}: "
         words += f"longest pause {self.pause_s:.2f} s, {self.subscriber}"
         if self.behind:
             words += f"; not there yet for {', '.join(self.behind)}"
         return words
+
+
+def clock(seconds: float) -> str:
+    """Minutes and seconds, as people write them."""
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 
 class Chaos:
@@ -92,7 +97,7 @@ class Chaos:
             self._lane(link_faults(network, self.seed), self._impair),
         ]
         tasks = [asyncio.ensure_future(lane) for lane in lanes]
-        watch = asyncio.ensure_future(self._watch_memory())
+        watch = asyncio.ensure_future(self._watch())
         stopped = asyncio.ensure_future(stop.wait())
         try:
             await asyncio.wait(
@@ -136,9 +141,18 @@ class Chaos:
                 await self._ending.wait()
         return self._ending.is_set()
 
-    async def _watch_memory(self) -> None:
+    async def _watch(self) -> None:
+        """See how much memory relays have, and say at once what should not be."""
+        wrong = [(0, 0)] * len(self.lab.readers)
         while True:
             self.memory.look()
+            for number, reader in enumerate(self.lab.readers):
+                account = reader.account
+                if (found := (account.duplicates, account.late)) != wrong[number]:
+                    wrong[number] = found
+                    at = clock(time.monotonic() - self._began)
+                    words = f"{found[0]} came twice and {found[1]} out of order, up to now"
+                    self._say(f"{at} {reader.spec}: {words}, before {account.following}")
             await asyncio.sleep(EVERY_S)
 
     # -- relays ------------------------------------------------------------------------------------
