@@ -162,6 +162,7 @@ class Relay:
             self.links,
             self._sets,
             self.reach,
+            self._subscribes,
             self.journal,
             settings.repair_s,
         )

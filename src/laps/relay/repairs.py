@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from laps.relay.peers import Links
     from laps.relay.reach import Reach
     from laps.relay.sets import Sets
+    from laps.relay.subscribes import SubscribeExchange
     from laps.routing.forwarding import Flow, FromPeer
     from laps.tracks.track import Track
     from laps.tracks.tracks import Tracks
@@ -122,6 +123,7 @@ class Repairs:
         links: Links,
         sets: Sets,
         reach: Reach,
+        subscribes: SubscribeExchange,
         journal: Journal,
         back_s: float,
     ) -> None:
@@ -136,6 +138,7 @@ class Repairs:
         self._sets = sets
         self._broken = tracks.shared.broken
         self._reach = reach
+        self._subscribes = subscribes
         self._back_s = back_s
         self._open: dict[TrackKey, _Repair] = {}
         self._requests: dict[int, _Repair] = {}
@@ -266,7 +269,7 @@ class Repairs:
     def _ask(self, repair: _Repair, track: Track, now: float) -> None:
         self._forget_requests(repair)
         repair.is_lacking = repair.is_answered = False
-        since = max(repair.since, _remembered_since(track))
+        since = max(repair.since, _remembered_since(track, now))
         have = tuple(islice(_have(track, since, now), MAX_HAVE))
         last_at = repair.began if repair.answered_at is None else repair.answered_at
         waited = now - last_at - SETTLED_S
@@ -303,12 +306,16 @@ class Repairs:
         return bool(self._offering(track))
 
     def _offering(self, track: Track) -> list[NodeId]:
-        """The relays that have publishers of a track."""
+        """The relays that have publishers of a track; to a Stub that is its Edge, and no other."""
         if track.name is None:
             return []
-        name = track.name
+        name, edge = track.name, self._subscribes.parent
         offers = self._namespaces.offering(name.namespace, name.name)
-        return [node_id for node_id in offers if node_id != self._self_id]
+        return [
+            node_id
+            for node_id in offers
+            if node_id != self._self_id and (edge is None or node_id == edge.node_id)
+        ]
 
     def _close(self, repair: _Repair, track: Track | None, now: float) -> None:
         """Nothing more is missing, or nobody has it."""
@@ -510,10 +517,14 @@ def _under_way_since(track: Track, have: Iterable[Have], srtt_s: float, now: flo
     return now - srtt_s - JITTER_S
 
 
-def _remembered_since(track: Track) -> float:
+def _remembered_since(track: Track, now: float) -> float:
     """What came before this may have been let go: it would not be known again.
 
-    What came a little after the oldest that is here may have been sent before it.
+    A group that broke off is kept though later ones have been let go. What came a little after the
+    oldest of those that are here may have been sent before it.
     """
-    oldest = next(iter(track.cached.groups.values()), None)
-    return oldest.at + SPREAD_S if oldest is not None and track.cached.history.let_go else 0.0
+    last = track.cached.history.last_let_go
+    if last is None:
+        return 0.0
+    later = (group.at for group in track.cached.groups.values() if group.id >= last)
+    return min(later, default=now) + SPREAD_S

@@ -93,10 +93,15 @@ class History:
         self._firsts.pop(at + 1)
         self._lasts[at] = max(self._lasts[at], self._lasts.pop(at + 1))
 
+    def has_let_go(self, group: int) -> bool:
+        """Whether something of a group was let go."""
+        at = bisect_left(self._lasts, Location(group, 0))
+        return at < len(self._firsts) and self._firsts[at] <= group
+
     @property
-    def let_go(self) -> bool:
-        """Whether anything was let go."""
-        return bool(self._firsts)
+    def last_let_go(self) -> int | None:
+        """The largest group that something was let go of."""
+        return self._lasts[-1].group if self._lasts else None
 
     def lost(self, gaps: list[Range], brought: Iterable[int] = ()) -> list[Range]:
         """The parts of gaps in which something was, leaving out groups that were brought again."""

@@ -9,6 +9,7 @@ from laps.routing.forwarding import FromPeer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from laps.tracks.cache import CachedTrack
     from laps.tracks.cached_stream import CachedStream
     from laps.tracks.publication import Source
     from laps.tracks.streams import IncomingStream
@@ -46,3 +47,10 @@ def first_missing(kept: Iterable[CachedStream]) -> int:
         if not (cached.live or cached.fin):
             first = max(first, cached.scan().complete_id + 1)
     return first
+
+
+def is_too_late(stream: IncomingStream, cached: CachedTrack) -> bool:
+    """Whether a repair brings a group that was here, and has been let go since."""
+    group = stream.header.group
+    gone = group not in cached.groups and cached.history.has_let_go(group)
+    return gone and isinstance(stream.source, FromPeer)

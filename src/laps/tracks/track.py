@@ -28,7 +28,7 @@ from laps.tracks.mending import rest_of
 from laps.tracks.ports import Answers
 from laps.tracks.positions import Positions
 from laps.tracks.publication import Publication, PublicationState
-from laps.tracks.repeated import first_missing, is_again
+from laps.tracks.repeated import first_missing, is_again, is_too_late
 from laps.tracks.shared import Lost
 from laps.tracks.standby import Standby
 from laps.tracks.streams import SILENT_S, SOURCE_LOST, IncomingStream
@@ -352,6 +352,8 @@ class Track:
             other = self._open_besides(key, stream.source)
         if other is not None:
             self._stand_by(stream, other, now)
+            return False
+        if self.is_mending and is_too_late(stream, self.cached):
             return False
         earlier = () if stream.is_rest else self.kept_of(*key)
         if any(is_again(stream, it, rest, self.shared.may_send, now) for it in earlier):

@@ -37,6 +37,14 @@ def test_groups_that_follow_each_other_are_one_span() -> None:
     assert past.lost(ALL) == [((3, 0), (5, 2)), ((8, 0), (8, 1))]
 
 
+def test_groups_that_were_let_go_are_known() -> None:
+    past = dropped((3, None), (4, None), (8, 1))
+    assert [group for group in range(10) if past.has_let_go(group)] == [3, 4, 8]
+    assert past.last_let_go == 8
+    assert History().last_let_go is None
+    assert not History().has_let_go(0)
+
+
 def test_what_is_cut_off_a_group_grows() -> None:
     past = dropped((3, 5), (3, 9), (3, 7))
     assert past.lost(ALL) == [((3, 0), (3, 9))]

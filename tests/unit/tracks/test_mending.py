@@ -131,3 +131,16 @@ def test_the_end_of_a_stream_that_has_been_whole_for_long_is_nothing_new(world: 
     world.now += 60.0
     world.stream(7, 1, 2, source=OTHER_WAY)
     assert len(world.app.got) == 1
+
+
+@pytest.mark.parametrize("mending", [False, True])
+def test_a_repair_that_brings_what_was_let_go_meanwhile_is_too_late(
+    world: World, mending: bool
+) -> None:
+    data = world.head(7) + WHOLE
+    arriving(world, data).finish(b"", world.now)
+    world.track.cached.history.dropped(7, None)
+    del world.track.cached.groups[7]
+    world.track.is_mending = mending
+    world.incoming(OTHER_WAY).finish(data, world.now)
+    assert world.app.got == [data] * (1 if mending else 2)
