@@ -306,16 +306,12 @@ class Repairs:
         return bool(self._offering(track))
 
     def _offering(self, track: Track) -> list[NodeId]:
-        """The relays that have publishers of a track; to a Stub that is its Edge, and no other."""
+        """The relays that have publishers of a track."""
         if track.name is None:
             return []
-        name, edge = track.name, self._subscribes.parent
+        name, may_ask = track.name, self._subscribes.may_ask
         offers = self._namespaces.offering(name.namespace, name.name)
-        return [
-            node_id
-            for node_id in offers
-            if node_id != self._self_id and (edge is None or node_id == edge.node_id)
-        ]
+        return [node_id for node_id in offers if node_id != self._self_id and may_ask(node_id)]
 
     def _close(self, repair: _Repair, track: Track | None, now: float) -> None:
         """Nothing more is missing, or nobody has it."""

@@ -113,6 +113,10 @@ class SubscribeExchange:
             self._parent_lost_at = None
         return self.parent
 
+    def may_ask(self, node_id: NodeId) -> bool:
+        """Whether a node may be asked for what is missing: a Stub asks its Edge, and no other."""
+        return not self._is_stub or (self.parent is not None and self.parent.node_id == node_id)
+
     def parent_lost(self, now: float) -> None:
         """The Edge that a Stub spoke with is gone, perhaps with what it was sent last."""
         self._parent_lost_at = now if self._parent_lost_at is None else self._parent_lost_at

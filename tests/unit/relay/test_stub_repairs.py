@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laps.relay.roles import Role
+from laps.wire.extensions import RepairRequest
 from support.moqt import MoqtNet
 from support.moqt_streams import objects_of
 
@@ -27,7 +28,7 @@ class House:
             self.net.edge(relay)
         self.ways = [self._wire(self.first, self.far), self._wire(self.stub, self.first, 5)]
         self._wire(self.second, self.far)
-        self._wire(self.stub, self.second, 50)
+        self.spare = self._wire(self.stub, self.second, 50)
         self.net.settle()
 
     def _wire(self, a: Relay, b: Relay, srtt_ms: float = 10) -> Wire:
@@ -105,3 +106,20 @@ def test_a_stub_asks_the_edge_that_it_speaks_with_and_is_soon_done(house: House)
     assert sub.places == [(0, 0), (0, 1), (0, 2)]
     assert house.stub.sizes()["repairs"] == 0
     assert third.repairs.counters.begun == 0
+
+
+def test_a_stub_asks_the_edge_that_it_speaks_with_and_no_other(house: House) -> None:
+    """The other one tells it of the same namespaces, and has nothing of what it wants."""
+    pub, alias, sub = house.start(house.far, house.stub)
+    stream = pub.open(alias, 0, *objects_of(0))
+    house.net.run(0.2)
+    parent = house.ways[1].here
+    house.stub.suspicion.silent(parent.id, house.net.now)
+    house.net.run(0.5)
+    house.stub.suspicion.heard(parent.id, house.net.now)
+    stream.write(*objects_of(1), fin=True)
+    house.net.run(5.0)
+    assert sub.places == [(0, 0), (0, 1)]
+    assert parent.said(RepairRequest)
+    assert not house.spare.here.said(RepairRequest)
+    assert house.stub.sizes()["repairs"] == 0
