@@ -94,9 +94,10 @@ class RelayAsker:
         """As `Asker.fetch_served`: the end of the stream says so."""
 
     def _remember(self, key: TrackKey, largest: Location | None, now: float) -> None:
-        """It hears how far a track is; its subscribe is here already, or on its way."""
-        if self._node_id in self._relay.subscribes.sources(key):
-            return
+        """It hears how far a track is; its subscribe is on its way, or here already.
+
+        One that is here may be of the time before it was restarted.
+        """
         place, told = (self._node_id, key), self._relay.reach.told
         told[place] = Location(0, -1) if largest is None else largest
 

@@ -412,6 +412,7 @@ class SubscribeExchange:
     ) -> None:
         source, key = info.source_node_id, info.track_hash.full_name_hash
         known = self._subscribes.sequence(source, key) is not None
+        again = added and self._subscribes.holds(source, key)
         take = self._subscribes.add if added else self._subscribes.withdraw
         change = take(info, now)
         if change is None:
@@ -426,8 +427,22 @@ class SubscribeExchange:
         if not self._is_stub:
             self._exchange.flood(change.info, added=added, heard_from=heard_from, known=known)
         self.review(key, now)
+        if again:
+            self._joins_again(info, now)
         if added:
             self._pass_on(info)
+
+    def _joins_again(self, info: SubscribeInfo, now: float) -> None:
+        """A node subscribes to what it is held to have: it may have been restarted meanwhile.
+
+        Of streams that began before it said so it has nothing, though it was sent them.
+        """
+        track = self._tracks.get(info.track_hash.full_name_hash)
+        request = None if track is None else carried_subscribe(info.subscribe_data)
+        if track is None or (request is not None and request.new_group is not None):
+            return
+        for client in list(track.publishers):
+            self._reach.catch_up(track, client, info.source_node_id, now)
 
     def _confirm(self, peer: Peer, now: float) -> None:
         """What a node no longer says, some time after it came, is withdrawn on its behalf."""

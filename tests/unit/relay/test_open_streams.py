@@ -9,8 +9,9 @@ from laps.tracks.cache import CacheLimits
 from laps.types import Location, track_alias
 from laps.wire.moqt.data import SubgroupHeader, encode_subgroup_header
 from laps.wire.moqt.dialect import BETWEEN_RELAYS
+from laps.wire.peering import SubscribeInfoAdv
 from support.moqt_streams import InStream, Obj, body
-from support.relays import App, Net, track_hash
+from support.relays import App, Net, subscribe_info, track_hash
 
 TRACK = "a/x"
 HEAD = encode_subgroup_header(
@@ -194,3 +195,22 @@ def test_a_late_relay_gets_a_stream_with_its_priority_and_its_time_to_live(kind:
         tree.net.publish(tree.origin, tree.pub, TRACK, 0, data)
     assert places(tree.one)
     assert [(stream.priority, stream.ttl_us) for stream in tree.one.streams] == [(9, 250_000)]
+
+
+def test_a_node_that_was_restarted_is_given_the_streams_that_are_open() -> None:
+    """The subscribe of its last life is still held, so that it joins nothing."""
+    net, pub = Net(), App()
+    origin, node = net.relay("1:1"), net.puppet("2:1")
+    net.wire(node, origin)
+    net.announce(origin, pub, "a")
+    node.say(SubscribeInfoAdv(subscribe_info("2:1", TRACK, 1)))
+    net.publish(origin, pub, TRACK, 0, HEAD + body([Obj(0, b"first")]), fin=False)
+    assert len(node.streams) == 1
+    for sequence in (1, 2, 2):  # what is said twice is heard once
+        node.say(SubscribeInfoAdv(subscribe_info("2:1", TRACK, sequence)))
+    before, again = node.streams.values()
+    net.publish(origin, pub, TRACK, 0, body([Obj(1, b"second")], last=0))
+    assert b"first" in again.data
+    assert b"second" in again.data
+    assert again.finished
+    assert before.finished
