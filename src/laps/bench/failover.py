@@ -5,7 +5,7 @@
 
 Each relay is a process of its own on loopback, and the links are made as long as between regions.
 The Via in use is killed without a word; when subscribers have gone on it is started again, and both
-ways are there once more, the next is killed.
+ways are there once more, the next is killed. `failover_edges` does the same to Edges of clients.
 
     detection     from the kill until Edge 1 sends by the other way
     pause         the longest time between two objects at a subscriber
@@ -45,18 +45,21 @@ OBJECT_BYTES: Final = 1000
 READY_S: Final = 30.0
 REPAIR_S: Final = 15.0
 
-# What subscribers may notice, at the 95th percentile.
-PAUSE_S: Final = 1.5
+# What subscribers may notice, at the 95th percentile. A client asks a relay that is silent for a
+# second before it goes to another.
+PAUSE_S: Final = {"via": 1.5, "edge": 2.5}
+
+# Inside a region, one way.
+NEAR_MS: Final = 1.0
 
 ANY: Final = "127.0.0.1:0"
-NAMES: Final = ("1:1", "1:100", "2:100", "2:1")
 _PROGRAM: Final = "from laps.cli import main; main()"
 
 
-class _Relay:
+class KilledRelay:
     """A relay that is killed and started again at the same addresses."""
 
-    def __init__(self, folder: Path, name: str, delay_ms: float, *peers: _Relay) -> None:
+    def __init__(self, folder: Path, name: str, delay_ms: float, *peers: KilledRelay) -> None:
         self.name = name
         self.peers = self.clients = ANY
         self.admin = ""
@@ -110,7 +113,7 @@ class _Relay:
 
 
 @dataclass(slots=True, eq=False)
-class _Reader:
+class CountingReader:
     """What a subscriber has received."""
 
     protocol: str
@@ -119,6 +122,7 @@ class _Reader:
     first: int | None = None
     pause_s: float = 0.0
     last_at: float = 0.0
+    session: client.Session | None = None
 
     def take(self, number: int) -> None:
         """An object has come."""
@@ -141,66 +145,87 @@ class _Reader:
 class Kill:
     """What one kill cost."""
 
+    row: str
+    "Whose relay it was."
     detection_s: float
     pause_s: float
     repair_s: float
     lost: int
 
 
-class _Bench:
+class Bench:
     """The relays and clients of a measurement."""
 
-    def __init__(self, folder: Path, delay_ms: float, stack: ExitStack) -> None:
-        near_ms, far_ms = 1.0, delay_ms
-
-        def relay(name: str, ms: float, *peers: _Relay) -> _Relay:
-            made = _Relay(folder, name, ms, *peers)
-            stack.callback(made.kill)
-            return made
-
-        self.vias = [relay("1:100", near_ms), relay("2:100", near_ms)]
-        self.near = relay("1:1", near_ms, *self.vias)
-        self.far = relay("2:1", far_ms, *self.vias)
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self._folder = folder
+        self._stack = stack
         self.written = 0
-        self.readers = [_Reader("moqt"), _Reader("quicr")]
+        self.readers = [CountingReader("moqt"), CountingReader("quicr")]
+        self.publisher: client.Session | None = None
+
+    def relay(self, name: str, delay_ms: float, *peers: KilledRelay) -> KilledRelay:
+        """Start a relay, which is ended with the measurement."""
+        made = KilledRelay(self._folder, name, delay_ms, *peers)
+        self._stack.callback(made.kill)
+        return made
+
+    # -- what is measured --------------------------------------------------------------------------
+
+    def publisher_urls(self) -> list[str]:
+        """The relays of the publisher."""
+        raise NotImplementedError
+
+    def reader_urls(self, protocol: str) -> list[str]:
+        """The relays of a subscriber."""
+        raise NotImplementedError
+
+    async def ready(self) -> None:
+        """Wait until every relay has found the others."""
+        raise NotImplementedError
+
+    async def choose(self, number: int) -> tuple[str, KilledRelay]:
+        """Which relay is killed next, and in which row that counts."""
+        raise NotImplementedError
+
+    async def detected(self, killed: KilledRelay) -> float:
+        """Wait until it is noticed; how long that took."""
+        raise NotImplementedError
+
+    # -- how ---------------------------------------------------------------------------------------
 
     async def run(self, kills: int, progress: Callable[[str], None]) -> list[Kill]:
-        """Kill the Via in use so many times."""
-        await self._until(lambda: self._ways() == 4, "both ways are there")
+        """Kill a relay so many times."""
+        await self.ready()
         tasks = [asyncio.ensure_future(self._publish())]
         tasks += [asyncio.ensure_future(self._read(reader)) for reader in self.readers]
         try:
-            await self._until(
+            await self.until(
                 lambda: all(it.numbers for it in self.readers), "objects flow", asks=False
             )
             made: list[Kill] = []
             for number in range(kills):
                 progress(f"kill {number + 1} of {kills}")
-                made.append(await self._kill())
+                made.append(await self._kill(number))
             return made
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _kill(self) -> Kill:
-        await self._until(lambda: self._ways() == 4 and self._in_use() is not None, "two ways")
+    async def _kill(self, number: int) -> Kill:
+        await self.ready()
         await asyncio.sleep(1.0)
-        via = self._in_use()
-        if via is None:
-            raise LapsError("no Via is in use")
+        row, relay = await self.choose(number)
         for reader in self.readers:
             reader.pause_s = 0.0
-        died, written = time.monotonic(), self.written
-        via.kill()
-        detection_s = await self._until(
-            lambda: self._in_use() not in (via, None), "data takes the other way", every_s=0.02
-        )
-        # What was published until data took the other way may have been lost.
+        died = time.monotonic()
+        relay.kill()
+        detection_s = await self.detected(relay)
+        # What was published until it was noticed may have been lost.
         written = self.written
         repair_s = time.monotonic() - died
         with suppress(LapsError):
-            await self._until(
+            await self.until(
                 lambda: not any(it.missing(written) for it in self.readers),
                 "nothing is missing",
                 limit_s=REPAIR_S,
@@ -210,10 +235,10 @@ class _Bench:
         await asyncio.sleep(1.0)
         lost = sum(reader.missing(written) for reader in self.readers)
         pause_s = max(reader.pause_s for reader in self.readers)
-        await asyncio.to_thread(via.start)
-        return Kill(detection_s, pause_s, repair_s, lost)
+        await asyncio.to_thread(relay.start)
+        return Kill(row, detection_s, pause_s, repair_s, lost)
 
-    async def _until(
+    async def until(
         self,
         holds: Callable[[], bool],
         what: str,
@@ -230,19 +255,9 @@ class _Bench:
             await asyncio.sleep(every_s)
         return time.monotonic() - began
 
-    def _ways(self) -> int:
-        nodes = [self.near.ask("nodes/2:1"), self.far.ask("nodes/1:1")]
-        return sum(len(it["alternates"]) + (it["best"] is not None) for it in nodes if it)
-
-    def _in_use(self) -> _Relay | None:
-        for flow in self.near.ask("fib").get("fib", ()):
-            for out in flow["out"]:
-                if "2:1" in out["nodes"] and not out["old"] and "client" in flow["from"]:
-                    return next((it for it in self.vias if it.name == out["peer"]), None)
-        return None
-
     async def _publish(self) -> None:
-        async with client.connect(f"moqt://{self.near.clients}") as session:
+        async with client.connect(self.publisher_urls()) as session:
+            self.publisher = session
             track = await session.publish("bench/failover", "live")
             began = time.monotonic()
             while True:
@@ -251,38 +266,100 @@ class _Bench:
                 self.written += 1
                 await asyncio.sleep(max(0.0, began + self.written * EVERY_S - time.monotonic()))
 
-    async def _read(self, reader: _Reader) -> None:
-        async with client.connect(f"{reader.protocol}://{self.far.clients}") as session:
+    async def _read(self, reader: CountingReader) -> None:
+        async with client.connect(self.reader_urls(reader.protocol)) as session:
+            reader.session = session
             async for obj in session.subscribe("bench/failover", "live"):
                 reader.take(int(obj.payload))
 
 
-def measure(kills: int, delay_ms: float, progress: Callable[[str], None]) -> list[Figure]:
-    """Kill a Via so many times, and say what subscribers noticed."""
-    progress("starting four relays")
+class ViaBench(Bench):
+    """Two Edges with two Vias between them, of which the one in use is killed."""
+
+    def __init__(self, folder: Path, delay_ms: float, stack: ExitStack) -> None:
+        super().__init__(folder, stack)
+        self._vias = [self.relay("1:100", NEAR_MS), self.relay("2:100", NEAR_MS)]
+        self._near = self.relay("1:1", NEAR_MS, *self._vias)
+        self._far = self.relay("2:1", delay_ms, *self._vias)
+
+    def publisher_urls(self) -> list[str]:
+        return [f"moqt://{self._near.clients}"]
+
+    def reader_urls(self, protocol: str) -> list[str]:
+        return [f"{protocol}://{self._far.clients}"]
+
+    async def ready(self) -> None:
+        await self.until(lambda: self._ways() == 4, "both ways are there")
+
+    async def choose(self, number: int) -> tuple[str, KilledRelay]:
+        await self.until(lambda: self._in_use() is not None, "a Via is in use")
+        via = self._in_use()
+        if via is None:
+            raise LapsError("no Via is in use")
+        return "a Via is killed", via
+
+    async def detected(self, killed: KilledRelay) -> float:
+        what = "data takes the other way"
+        return await self.until(lambda: self._in_use() not in (killed, None), what, every_s=0.02)
+
+    def _ways(self) -> int:
+        nodes = [self._near.ask("nodes/2:1"), self._far.ask("nodes/1:1")]
+        return sum(len(it["alternates"]) + (it["best"] is not None) for it in nodes if it)
+
+    def _in_use(self) -> KilledRelay | None:
+        for flow in self._near.ask("fib").get("fib", ()):
+            for out in flow["out"]:
+                if "2:1" in out["nodes"] and not out["old"] and "client" in flow["from"]:
+                    return next((it for it in self._vias if it.name == out["peer"]), None)
+        return None
+
+
+def measure(
+    relay: str, kills: int, delay_ms: float, progress: Callable[[str], None]
+) -> list[Figure]:
+    """Kill a relay so many times, and say what subscribers noticed."""
+    progress("starting relays")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="laps-failover-")))
-        bench = _Bench(folder, delay_ms, stack)
+        bench = _bench(relay, folder, delay_ms, stack)
         made = asyncio.run(bench.run(kills, progress))
         duplicates = sum(reader.duplicates for reader in bench.readers)
     figures = []
-    for name in ("detection", "pause", "repair"):
-        values = sorted(getattr(kill, f"{name}_s") for kill in made)
-        for share, words in ((0.5, "p50"), (0.95, "p95"), (1.0, "max")):
-            value = values[min(len(values) - 1, int(share * len(values)))]
-            most = PAUSE_S if (name, words) == ("pause", "p95") else None
-            figures.append(Figure("a Via is killed", f"{name}, {words}", value, "s", most=most))
-    row = "a Via is killed"
-    figures.append(Figure(row, "objects lost", sum(it.lost for it in made), "", most=0))
-    figures.append(Figure(row, "objects twice", duplicates, "", most=0))
+    rows: dict[str, list[Kill]] = {}
+    for kill in made:
+        rows.setdefault(kill.row, []).append(kill)
+    for row, those in rows.items():
+        figures += _figures(row, those, PAUSE_S[relay])
+    figures.append(Figure("in all", "objects twice", duplicates, "", most=0))
     return figures
 
 
-def table(figures: list[Figure], kills: int, delay_ms: float) -> Table:
+def _bench(relay: str, folder: Path, delay_ms: float, stack: ExitStack) -> Bench:
+    if relay == "via":
+        return ViaBench(folder, delay_ms, stack)
+    from laps.bench.failover_edges import EdgeBench
+
+    return EdgeBench(folder, delay_ms, stack)
+
+
+def _figures(row: str, kills: list[Kill], most_pause_s: float) -> list[Figure]:
+    figures = [Figure(row, "kills", len(kills), "")]
+    for name in ("detection", "pause", "repair"):
+        values = sorted(getattr(kill, f"{name}_s") for kill in kills)
+        for share, words in ((0.5, "p50"), (0.95, "p95"), (1.0, "max")):
+            value = values[min(len(values) - 1, int(share * len(values)))]
+            most = most_pause_s if (name, words) == ("pause", "p95") else None
+            figures.append(Figure(row, f"{name}, {words}", value, "s", most=most))
+    figures.append(Figure(row, "objects lost", sum(it.lost for it in kills), "", most=0))
+    return figures
+
+
+def table(figures: list[Figure], relay: str, kills: int, delay_ms: float) -> Table:
     """The results for a person."""
+    what = "data takes the other way" if relay == "via" else "clients are at another relay"
     return table_of(
         figures,
-        f"Four relays on loopback, {2 * delay_ms:g} ms there and back between two; {kills} kills",
-        "Detection: until data takes the other way. Pause: the longest time between two objects.\n"
+        f"Relays on loopback, {2 * delay_ms:g} ms there and back between two; {kills} kills",
+        f"Detection: until {what}. Pause: the longest time between two objects.\n"
         "Repair: until nothing is missing of what was published by then.",
     )
