@@ -88,26 +88,6 @@ def test_what_was_under_way_when_the_edge_of_a_stub_died_comes_by_the_other(
     assert all(relay.sizes()["repairs"] == 0 for relay in (house.stub, house.second, house.far))
 
 
-def test_a_stub_asks_the_edge_that_it_speaks_with_and_is_soon_done(house: House) -> None:
-    """Its other Edge has not been asked for the track, and could never say that all is there."""
-    third = house.net.relay("1:4")
-    house.net.edge(third)
-    house._wire(third, house.far)
-    house._wire(house.stub, third, 90)
-    house.net.settle()
-    pub, alias, sub = house.start(house.far, house.stub)
-    stream = pub.open(alias, 0, *objects_of(0, 1))
-    house.net.run(0.2)
-    house.kill_first()
-    stream.write(*objects_of(2), fin=True)
-    house.net.run(1.0)
-    house.notice()
-    house.net.run(5.0)
-    assert sub.places == [(0, 0), (0, 1), (0, 2)]
-    assert house.stub.sizes()["repairs"] == 0
-    assert third.repairs.counters.begun == 0
-
-
 def test_a_stub_asks_the_edge_that_it_speaks_with_and_no_other(house: House) -> None:
     """The other one tells it of the same namespaces, and has nothing of what it wants."""
     pub, alias, sub = house.start(house.far, house.stub)
