@@ -49,7 +49,7 @@ class HeldData:
         self._queues: dict[SessionId, _Queue] = {}
 
     def __bool__(self) -> bool:
-        return any(queue.items for queue in self._queues.values())
+        return bool(self._queues)
 
     def add(self, link_id: SessionId, item: Held, size: int) -> Iterator[Held]:
         """Hold an item; those that are dropped to make room."""
@@ -62,7 +62,7 @@ class HeldData:
         item.size += size
         queue.size += size
         while queue.size > self._limit_bytes:
-            yield queue.pop()
+            yield self._pop(link_id, queue)
 
     def take(self, link_id: SessionId, sns_id: SnsId) -> list[Held]:
         """Those that waited for an SNS, which is known now."""
@@ -72,6 +72,8 @@ class HeldData:
         taken = [item for item in queue.items if item.sns_id == sns_id]
         queue.items = deque(item for item in queue.items if item.sns_id != sns_id)
         queue.size -= sum(item.size for item in taken)
+        if not queue.items:
+            del self._queues[link_id]
         return taken
 
     def close_link(self, link_id: SessionId) -> None:
@@ -80,9 +82,16 @@ class HeldData:
 
     def expired(self, now: float) -> Iterator[tuple[SessionId, Held]]:
         """Take those that have waited for too long."""
-        for link_id, queue in self._queues.items():
+        for link_id, queue in list(self._queues.items()):
             while queue.items and queue.items[0].deadline <= now:
-                yield link_id, queue.pop()
+                yield link_id, self._pop(link_id, queue)
+
+    def _pop(self, link_id: SessionId, queue: _Queue) -> Held:
+        """Take the oldest of a link; the queue goes with the last."""
+        item = queue.pop()
+        if not queue.items:
+            del self._queues[link_id]
+        return item
 
     def next_expiry(self) -> float | None:
         """When `expired` has something to take."""

@@ -465,10 +465,7 @@ class Relay:
 
     def sizes(self) -> dict[str, int]:
         """How full each table is."""
-        carried = self.fib, self.data, self.repairs
-        return sizes_of(
-            self.links, self.nodes, self.subscribes, self.tracks, self.extensions, *carried
-        )
+        return sizes_of(self)
 
     # -- messages ----------------------------------------------------------------------------------
 

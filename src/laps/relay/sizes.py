@@ -1,46 +1,174 @@
-"""How full each table of a relay is: what is left over shows here."""
+"""How full each table of a relay is: what is left over shows here.
+
+`sizes_of` has the tables that an operator knows by name, and one number for all there are.
+`contents` has every container of the objects that a relay is made of, found by a look at their
+attributes: one that is new is counted without being named here. A test finds those that are held by
+something that comes and goes, such as a link, and are not counted.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, Final, Protocol
+
+from laps.routing.forwarding import SnsIds
+from laps.tables import Table
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sized
+
     from laps.infobase.nodes import Nodes
     from laps.infobase.subscribes import Subscribes
     from laps.relay.data import DataPlane
     from laps.relay.extensions import Extensions
     from laps.relay.peers import Links
     from laps.relay.repairs import Repairs
+    from laps.relay.stub import StubClient
     from laps.routing.forwarding import Fib
     from laps.tracks.tracks import Tracks
 
+CONTAINERS: Final = (dict, set, list, deque, Table, SnsIds)
 
-def sizes_of(
-    links: Links,
-    nodes: Nodes,
-    subscribes: Subscribes,
-    tracks: Tracks,
-    extensions: Extensions,
-    fib: Fib,
-    data: DataPlane,
-    repairs: Repairs,
-) -> dict[str, int]:
+# What a relay is made of is in these rooms; what is beside it is not looked into.
+ROOMS: Final = ("laps.edge.", "laps.relay.", "laps.tracks.", "laps.routing.", "laps.infobase.")
+
+# An entry or more for each link, peer or node that is there.
+OF_PEERS: Final = frozenset(
+    {
+        "Extensions._lost",
+        "Links.links",
+        "Links.peer_links",
+        "Links.peers",
+        "Nodes._best",
+        "Nodes._paths",
+        "Nodes._sessions",
+        "Peer.links",
+        "Peer.told",
+        "PeerLink.heard",
+        "PeerLink.late",
+        "Reach._met",
+        "Relay._stubs",
+        "Telling._begun",
+    }
+)
+
+# A container for each link or Stub, empty or not.
+PER_PEER: Final = frozenset({"Fib._ids", "IngressSets._sets", "StubNamespaces._told"})
+
+# Kept on purpose when whoever it is of has left, and bounded.
+KEPT: Final = frozenset(
+    {
+        "Cache._queue",  # by age and bytes
+        "Cache.order",
+        "ClientCounters.tolerated",  # by what clients are known to do
+        "Corrections._counts",  # by MAX_COUNTED, for a minute
+        "Journal._events",  # by MAX_OF_KIND, until it is told
+        "Journal._noted",
+        "Journal._recent",
+        "Nodes.moved",  # until it is told
+        "PathWatch._leads",  # as told last
+        "Plan.regions",  # an operator's
+        "Plan.vias",
+        "Sequences._kept",  # for a minute, and by a bound of its own
+        "Sequences._queue",
+        "StubClient._sequences",  # by MAX_WITHDRAWN; the next likewise
+        "StubNamespaces._sequences",
+        "Tracks._tracks",  # as long as the cache has something of them
+        "Tracks.histories",  # by MAX_HISTORIES
+    }
+)
+
+
+class Whole(Protocol):
+    """A relay."""
+
+    links: Links
+    nodes: Nodes
+    subscribes: Subscribes
+    tracks: Tracks
+    extensions: Extensions
+    fib: Fib
+    data: DataPlane
+    repairs: Repairs
+
+    @property
+    def stubs(self) -> Collection[StubClient]:
+        """The Stubs of the relay."""
+
+
+def sizes_of(relay: Whole) -> dict[str, int]:
     """How full each table is."""
-    peer_links = links.peer_links.values()
+    peer_links = relay.links.peer_links.values()
     return {
-        "links": len(links.links),
-        "peers": len(links.peers),
-        "nodes": len(nodes),
-        "subscribes": len(subscribes),
-        "announces": len(tracks.announces),
-        "tracks": tracks.wanted(),
-        "flows": len(fib),
-        "streams": len(data),
-        "metrics": len(extensions.metrics),
-        "namespaces": len(extensions.namespaces),
+        "links": len(relay.links.links),
+        "peers": len(relay.links.peers),
+        "nodes": len(relay.nodes),
+        "subscribes": len(relay.subscribes),
+        "announces": len(relay.tracks.announces),
+        "tracks": relay.tracks.wanted(),
+        "flows": len(relay.fib),
+        "streams": len(relay.data),
+        "metrics": len(relay.extensions.metrics),
+        "namespaces": len(relay.extensions.namespaces),
         "confirmed": sum(len(link.confirmed) for link in peer_links),
         "offered": sum(len(link.offered) for link in peer_links),
-        "fed": len(tracks.shared.fed),
-        "repairs": len(repairs),
-        "told_to_stubs": extensions.told_to_stubs,
+        "fed": len(relay.tracks.shared.fed),
+        "repairs": len(relay.repairs),
+        "told_to_stubs": relay.extensions.told_to_stubs,
+        # Without those of each link: an operator may ask while there are thousands.
+        "all": sum(_counted((relay,), with_peers=True).values()),
     }
+
+
+def contents(relay: Whole, *others: object, with_peers: bool) -> dict[str, int]:
+    """How full each container of a relay is, and of what else there is, by class and attribute.
+
+    `with_peers`: what there is of each link, peer and node is left out.
+    """
+    links = relay.links
+    roots = (*others, relay, *links.peer_links.values(), *links.peers.values(), *relay.stubs)
+    return _counted(roots, with_peers=with_peers)
+
+
+def _counted(roots: tuple[object, ...], *, with_peers: bool) -> dict[str, int]:
+    left_out = KEPT | OF_PEERS if with_peers else KEPT
+    found: dict[str, int] = {}
+    for container, titles in _containers(roots).values():
+        if left_out.isdisjoint(titles):
+            size = 0 if with_peers and not PER_PEER.isdisjoint(titles) else len(container)
+            inner = container.values() if isinstance(container, dict | Table) else ()
+            size += sum(len(it) for it in inner if isinstance(it, CONTAINERS))
+            found[titles[0]] = found.get(titles[0], 0) + size
+    return found
+
+
+def _containers(roots: tuple[object, ...]) -> dict[int, tuple[Sized, list[str]]]:
+    """Each container once, with all the attributes that it is known by."""
+    found: dict[int, tuple[Sized, list[str]]] = {}
+    for part in _parts(roots):
+        for name, value in _attributes(part):
+            if isinstance(value, CONTAINERS):
+                _, titles = found.setdefault(id(value), (value, []))
+                titles.append(f"{type(part).__name__}.{name}")
+    return found
+
+
+def _parts(roots: tuple[object, ...]) -> Iterator[object]:
+    """The objects that these are made of, by their attributes alone."""
+    seen, waiting = set(map(id, roots)), list(roots)
+    while waiting:
+        part = waiting.pop()
+        yield part
+        for _, value in _attributes(part):
+            if type(value).__module__.startswith(ROOMS) and id(value) not in seen:
+                seen.add(id(value))
+                waiting.append(value)
+
+
+def _attributes(part: object) -> Iterator[tuple[str, object]]:
+    yield from getattr(part, "__dict__", {}).items()
+    for kind in type(part).__mro__:
+        slots = kind.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name != "__dict__" and hasattr(part, name):
+                yield name, getattr(part, name)

@@ -246,6 +246,7 @@ class SubscribeExchange:
         """Whether the client was the last here to want a track."""
         if isinstance(client, StubClient):
             client.forget(track)
+            self._reach.leave(client.peer.node_id, track.full_name_hash, now)
         if not self._tracks.unsubscribe(client, track):
             return False
         found = self._tracks.track(track, now)

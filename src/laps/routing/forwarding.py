@@ -150,6 +150,10 @@ class SnsIds:
         self._last = 0
         self._used: Table[SnsId, Flow | None] = Table()
 
+    def __len__(self) -> int:
+        """How many are in use."""
+        return len(self._used)
+
     def take(self, flow: Flow | None = None) -> SnsId:
         """The next id that is not in use, for a flow."""
         while True:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from laps.relay.roles import Role
+from laps.relay.sizes import contents
 from laps.sim.clients import track_of
 from laps.types import NodeId, PeerMode, format_node_id, hash_track
 
@@ -315,19 +316,19 @@ def matches(publisher: Publisher, subscriber: Subscriber) -> bool:
 
 def check_no_clients(network: Network) -> list[str]:
     """With the clients gone, nothing is left of what they wanted and sent."""
-    return _remaining(network, {"links", "peers", "nodes"})
+    return _remaining(network, with_peers=True)
 
 
 def check_empty(network: Network) -> list[str]:
     """With the peers gone too, nothing is left at all."""
-    return _remaining(network, set())
+    return _remaining(network, with_peers=False)
 
 
-def _remaining(network: Network, allowed: set[str]) -> list[str]:
+def _remaining(network: Network, *, with_peers: bool) -> list[str]:
     return [
         f"{node.name}: {table} still has {size}"
         for node in network.nodes.values()
         if node.relay is not None
-        for table, size in node.relay.sizes().items()
-        if size and table not in allowed
+        for table, size in contents(node.relay, node.edge, with_peers=with_peers).items()
+        if size
     ]

@@ -9,6 +9,7 @@ import pytest
 from laps.errors import CloseCode
 from laps.relay.nearest_edge import HANDOVER_S, STEADY_S
 from laps.relay.roles import Role
+from laps.relay.sizes import contents
 from laps.types import NodeType, SnsId, track_alias
 from laps.wire.moqt.data import SubgroupHeader, encode_subgroup_header
 from laps.wire.moqt.dialect import BETWEEN_RELAYS
@@ -340,6 +341,20 @@ def test_an_edge_lets_go_of_everything_a_stub_had(home: Home) -> None:
     sizes = home.edge.sizes()
     assert (sizes["announces"], sizes["flows"], sizes["streams"], sizes["peers"]) == (0, 0, 0, 1)
     assert [info.source_node_id for info in home.edge.subscribes] == [home.far.id]
+
+
+def test_a_stub_that_joined_a_stream_late_and_leaves_leaves_nothing(home: Home) -> None:
+    home.net.announce(home.edge, home.pub, "a")
+    home.net.subscribe(home.edge, App(), "a/x")
+    head = SubgroupHeader(track_alias(track_hash("a/x").full_name_hash), 0)
+    whole = encode_subgroup_header(head, BETWEEN_RELAYS) + body(objects_of(0))
+    home.net.publish(home.edge, home.pub, "a/x", 0, whole, fin=False)
+    home.net.subscribe(home.stub, home.sub, "a/x")
+    assert home.sub.got == [whole]
+    assert contents(home.edge, with_peers=True)["Reach._joined"]
+    home.net.unsubscribe(home.stub, home.sub, "a/x")
+    home.net.run(20.0)
+    assert not contents(home.edge, with_peers=True)["Reach._joined"]
 
 
 def test_what_a_stub_may_not_say_is_counted_and_ignored(home: Home) -> None:
