@@ -100,7 +100,7 @@ class Reach:
         self._fib = fib
         self._hold_s = hold_s
         self._hold_bytes = hold_bytes
-        self._turned: dict[NodeId, tuple[float, float]] = {}
+        self._turned: tuple[NodeId, float, float] | None = None
         "The Edge that a Stub turned to: since when it is to be given all, and when it did."
         self._met: dict[NodeId, float] = {}
         "Since when a way to each node is known."
@@ -227,12 +227,14 @@ class Reach:
 
     def turned_to(self, node_id: NodeId, since: float, now: float) -> None:
         """A Stub has lost its Edge and turns to another: what the first was sent may be lost."""
-        self._turned = {node_id: (since, now)}
+        self._turned = node_id, since, now
 
     def _missed_since(self, node_id: NodeId, now: float) -> float | None:
         """Since when an Edge that has just been turned to is given all; None: it was not."""
-        since, turned_at = self._turned.get(node_id, (0.0, -TURNING_S))
-        return since if now < turned_at + TURNING_S else None
+        if self._turned is None:
+            return None
+        edge, since, turned_at = self._turned
+        return since if node_id == edge and now < turned_at + TURNING_S else None
 
     def met(self, node_id: NodeId, now: float) -> None:
         """A way to a node is known."""

@@ -18,7 +18,6 @@ from collections import deque
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import islice
-from math import inf
 from typing import TYPE_CHECKING, Final
 
 from laps.infobase.namespaces import track_of
@@ -391,7 +390,7 @@ class Repairs:
             return  # it asks again, and there may be a way by then
         since = now - request.age_ms / 1000
         if track is not None:
-            since = max(since, _known_before(track, request.have))
+            since = _missing_since(track, request, srtt_us / 1e6, now)
             until = _under_way_since(track, request.have, srtt_us / 1e6, now)
             sent = self._reach.replay(track, asker, since, until, request.have, now)
         self.counters.served += bool(sent)
@@ -447,14 +446,17 @@ def _broken(track: Track) -> bool:
     return any(stream.is_broken for stream in track.streams.values())
 
 
-def _known_before(track: Track, have: Iterable[Have]) -> float:
-    """What came here before that is not missing at a relay that has this."""
-    known = -inf
-    for item in have:
+def _missing_since(track: Track, request: RepairRequest, srtt_s: float, now: float) -> float:
+    """What came here before that is not missing at a relay that asks.
+
+    What it missed first had left here before that time came there, and its question took a while.
+    """
+    since = now - request.age_ms / 1000
+    for item in request.have:
         group = track.cached.groups.get(item.group) if item.kind is HaveKind.BEFORE else None
         if group is not None:
-            known = group.at
-    return known
+            return max(since - srtt_s - LATE_S, group.at)
+    return since
 
 
 def _have(track: Track, since: float, now: float) -> Iterator[Have]:

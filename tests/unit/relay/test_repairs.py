@@ -167,6 +167,22 @@ def test_what_came_before_a_group_is_not_sent_though_the_asking_clock_has_jumped
         assert answers(diamond)[-1] == sent
 
 
+def test_what_left_before_the_last_came_is_sent_though_the_question_took_a_while() -> None:
+    diamond = Diamond()
+    for group in range(3):
+        diamond.pub.datagram(diamond.alias, group, 0, payload=b"x")
+        diamond.net.run(0.1)
+    diamond.net.run(1.0)
+    (key,) = diamond.origin.tracks.keys()
+    track = diamond.origin.tracks.get(key)
+    assert track is not None
+    age_s = diamond.net.now - track.cached.groups[2].at - 0.02
+    have = (Have(HaveKind.BEFORE, 1, 0, 0), Have(HaveKind.DATAGRAM, 1, 0, 0))
+    asks = RepairRequest(8, diamond.edge.id, diamond.origin.id, 1, key, round(age_s * 1000), have)
+    diamond.origin.repairs.receive(asks, diamond.net.now)
+    assert answers(diamond)[-1] == 1
+
+
 def test_the_last_group_before_the_time_asked_for_is_named() -> None:
     diamond = Diamond()
     for group in range(5):
