@@ -1,7 +1,8 @@
 """What holds in every network, whatever happened to it. Each check names what does not.
 
 Always: no relay breaks the protocol, no subscriber sees an object twice or a stream out of order,
-no object goes round in a loop for longer than word of a change needs to get about.
+no object goes round in a loop for longer than word of a change needs to get about, nor does one
+after the other.
 
 At rest: the best paths are those of a plain Dijkstra over the same round trips, and every relay
 that keeps subscribes knows exactly those of the nodes it can know.
@@ -22,12 +23,13 @@ from laps.sim.clients import track_of
 from laps.types import NodeId, PeerMode, format_node_id, hash_track
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from laps.relay.relay import Relay
     from laps.sim.clients import ObjectId, Publisher, Subscriber
     from laps.sim.network import Network
     from laps.sim.node import SimNode
+    from laps.sim.trace import Loop
 
 # A round trip is advertised anew when it is past both of these, so what is known lags behind.
 SRTT_SHARE: Final = 0.1
@@ -36,6 +38,9 @@ SRTT_US: Final = 2000
 # that lasts longer is one that no word is under way about.
 LOOP_S: Final = 1.0
 
+# Objects that come back one after another are in one loop, if no more than this is between them.
+LOOP_GAP_S: Final = 0.5
+
 # Noise on top of it, by the time two sides are compared.
 NOISE_SHARE: Final = 0.05
 
@@ -43,6 +48,7 @@ NOISE_SHARE: Final = 0.05
 def check_always(network: Network) -> list[str]:
     """What may never have happened."""
     found = [str(loop) for loop in network.trace.loops if loop.lasted_s > LOOP_S]
+    found += lasting_loops(network.trace.loops)
     found += network.trace.violations
     for node in network.nodes.values():
         found += node.violations
@@ -54,6 +60,21 @@ def check_always(network: Network) -> list[str]:
             f"subscriber {subscriber.number} got {made} twice" for made in subscriber.duplicates
         ]
     return found
+
+
+def lasting_loops(loops: Iterable[Loop]) -> Iterator[str]:
+    """Loops in which one object after another comes back to a node, though each may do so soon."""
+    since: dict[tuple[int, int, NodeId], Loop] = {}
+    last: dict[tuple[int, int, NodeId], Loop] = {}
+    named: set[Loop] = set()
+    for loop in loops:
+        key = loop.made.publisher, loop.made.track, loop.node_id
+        if key not in last or loop.at - last[key].at > LOOP_GAP_S:
+            since[key] = loop
+        last[key] = loop
+        if loop.at - since[key].at > LOOP_S and since[key] not in named:
+            named.add(since[key])
+            yield f"one object after another comes back for over {LOOP_S:g} s, as {since[key]}"
 
 
 # --- paths -----------------------------------------------------------------------------------

@@ -41,6 +41,8 @@ class Loop:
     passed: frozenset[NodeId]
     lasted_s: float
     "Since it was seen there first, or anywhere if it began there."
+    at: float
+    "When it came back."
 
     def __str__(self) -> str:
         way = " ".join(format_node_id(node_id) for node_id in sorted(self.passed))
@@ -135,7 +137,7 @@ class Trace:
             trail = self.trails[made] = Trail(now)
         if to in link.passed:
             first = trail.reached.get(to, trail.began)
-            self.loops.append(Loop(made, to, link.passed, now - first))
+            self.loops.append(Loop(made, to, link.passed, now - first, now))
         elif to in trail.reached:
             self.repeats.append((made, to))
         trail.reached.setdefault(to, now)

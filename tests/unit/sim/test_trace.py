@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from laps.sim.clients import ObjectId
+from laps.sim.invariants import lasting_loops
 from laps.sim.trace import Trace
 from laps.types import NodeId, SnsId, TrackKey
 from laps.wire.buffer import encode_varint
@@ -101,3 +102,20 @@ def test_what_cannot_be_read_is_noticed_and_what_was_reset_is_forgotten() -> Non
     trace.closed(at)
     assert len(trace.violations) == 2
     assert len(trace.trails) == 1
+
+
+def came_back(*times: float) -> Trace:
+    """An object of a group each, which is back at B in 30 ms."""
+    trace = Trace()
+    for group, now in enumerate(times):
+        trace.data(link(A), B, 3, stream(group, 1), True, now - 0.03)
+        trace.data(link(C, B, A), B, 7, stream(group, 1), True, now)
+    return trace
+
+
+def test_a_loop_lasts_as_long_as_one_object_after_another_comes_back() -> None:
+    short = came_back(1.0, 1.2, 1.4, 2.0, 2.4, 2.8)
+    assert len(short.loops) == 6
+    assert list(lasting_loops(short.loops)) == []
+    (found,) = lasting_loops(came_back(*(1 + number / 10 for number in range(20))).loops)
+    assert found.startswith("one object after another comes back for over 1 s, as ObjectId(")
