@@ -3,9 +3,11 @@
 Groups travel on streams of their own, side by side. The objects of the group in hand pass at once;
 those of later groups wait until its streams are over and until every stream that the relay opened
 earlier has come: QUIC numbers streams, so one that was overtaken shows as a gap. A stream that
-broke off since its publisher was lost may go on as another, which is waited for, too. None is
-waited for longer than `patience_s`. What comes of a group that has had its turn passes at once,
-late.
+broke off since its publisher was lost may go on as another, which is waited for, too. Where groups
+were numbered one after the other, so is one that is left out: a relay that lost its way asks for
+it, and has it after later ones. None is waited for longer than `patience_s`, and where one did not
+come the next that is left out is not waited for. What comes of a group that has had its turn
+passes at once, late.
 """
 
 from __future__ import annotations
@@ -13,12 +15,22 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from laps.client.gaps import PRIOR_GROUP_ID_GAP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from laps.client.values import Object
+
+
+# A publisher that is started anew goes on with numbers that are larger by thousands.
+MOST_LEFT_OUT: Final = 100
+
+# So many groups in sequence have to follow one that did not come, before the next is waited for:
+# on a link that is too slow relays drop one after the other.
+TRUSTED_AGAIN: Final = 30
 
 
 @dataclass(slots=True)
@@ -50,6 +62,10 @@ class Sequencer:
         self._patience = patience_s
         self._at = -1
         "The group in hand."
+        self._in_sequence = 0
+        "How many groups, up to the one in hand, were numbered one after the other;"
+        self._trusted_from = 1
+        "and from how many on one that is left out is waited for."
         self._open: dict[int, int] = {}
         "How many streams of a group are open."
         self._broken_off: set[int] = set()
@@ -86,6 +102,8 @@ class Sequencer:
         if self.held or (self._ordered and item.group > self._at):
             self._wait(item.group).objects.append(item)
             return True
+        if item.group < self._at:
+            self._in_sequence = self._trusted_from = 1  # it was worth waiting for
         return False
 
     def _wait(self, group: int) -> _Group:
@@ -104,6 +122,7 @@ class Sequencer:
             self._waiting_since = None
             heappop(self._order)
             if group > self._at:
+                self._count(group)
                 self._at = group
                 self._settled = {it for it in self._settled if it >= group}
                 self._broken_off = {it for it in self._broken_off if it >= group}
@@ -114,7 +133,9 @@ class Sequencer:
             return True
         later = self._later[group]
         clear = later.stream_id is None or self._is_clear(later.stream_id)
-        if clear and self._at not in self._open and self._at not in self._broken_off:
+        left_out = self._is_left_out(group)
+        in_hand = self._at in self._open or self._at in self._broken_off
+        if clear and not in_hand and not left_out:
             return True
         if self._waiting_since is None:
             self._waiting_since = now
@@ -123,6 +144,24 @@ class Sequencer:
         if later.stream_id is not None:
             self._give_up(later.stream_id)
         return True
+
+    def _is_left_out(self, group: int) -> bool:
+        """Whether there should be something between the group in hand and another."""
+        gap = group - self._at - 1
+        if not 0 < gap < MOST_LEFT_OUT or self._in_sequence < self._trusted_from:
+            return False
+        objects = self._later[group].objects
+        said = objects[0].extensions if objects else ()
+        return not any(kind == PRIOR_GROUP_ID_GAP for kind, _ in said)
+
+    def _count(self, group: int) -> None:
+        """The next group has its turn."""
+        if group == self._at + 1:
+            self._in_sequence += 1
+            return
+        if self._in_sequence >= self._trusted_from:
+            self._trusted_from = TRUSTED_AGAIN
+        self._in_sequence = 0
 
     def force(self, now: float) -> Iterator[Object]:
         """Wait no longer for what is in the way now."""

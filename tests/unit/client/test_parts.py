@@ -13,6 +13,7 @@ import laps
 from laps import client
 from laps.client import QuicrSession, Session
 from laps.client.buffers import MORE_BYTES, Buffer, BufferPool
+from laps.client.gaps import PRIOR_GROUP_ID_GAP
 from laps.client.history import ENTRY_BYTES, Entry, History
 from laps.client.lasting import LastingSession
 from laps.client.publication import group_of_now
@@ -258,6 +259,49 @@ def test_groups_that_are_left_out_are_not_waited_for() -> None:
         lane.closed(group)
     assert lane.read == [(1000, 0), (2000, 0), (3000, 0)]
     assert lane.sequencer.deadline is None
+
+
+def test_a_group_that_is_left_out_of_a_sequence_is_waited_for() -> None:
+    """A relay that lost its way to the publisher asks for it, and has it after later ones."""
+    lane = Lane()
+    for group in (7, 8, 10, 11, 9):
+        lane.opened(group)
+        lane.add(group, 0)
+        lane.closed(group)
+    assert lane.read == [(7, 0), (8, 0), (9, 0), (10, 0), (11, 0)]
+    assert lane.sequencer.deadline is None
+
+
+def test_groups_that_did_not_come_teach_not_to_wait_for_the_next() -> None:
+    lane = Lane()
+    for group in (7, 8, 10):
+        lane.opened(group)
+        lane.add(group, 0)
+        lane.closed(group)
+    assert lane.read == [(7, 0), (8, 0)]
+    lane.now = 1.0
+    lane.advance()
+    for group in (11, 13, 14, 16):
+        lane.opened(group)
+        lane.add(group, 0)
+        lane.closed(group)
+    assert [group for group, _ in lane.read] == [7, 8, 10, 11, 13, 14, 16]
+    lane.add(15, 0)  # late, and given all the same; the next is waited for
+    lane.opened(18)
+    lane.add(18, 0)
+    assert lane.read[-1] == (15, 0)
+
+
+def test_a_group_is_not_waited_for_where_the_next_says_that_there_is_none() -> None:
+    lane = Lane()
+    for group in (7, 8):
+        lane.opened(group)
+        lane.add(group, 0)
+        lane.closed(group)
+    lane.opened(10)
+    assert lane.sequencer.add(Object(10, 0, b"", extensions=((PRIOR_GROUP_ID_GAP, 1),)))
+    lane.advance()
+    assert lane.read == [(7, 0), (8, 0), (10, 0)]
 
 
 def test_a_stream_that_was_overtaken_is_waited_for() -> None:
