@@ -369,9 +369,10 @@ class Track:
         return True
 
     def _open_besides(self, key: tuple[int, int], source: Source) -> IncomingStream | None:
-        """The open stream of a subgroup, if another source sends it."""
+        """The open stream of a subgroup, if another source sends it, or none does any more."""
         other = self.streams.get(key)
-        return None if other is None or other.source == source else other
+        is_own = other is not None and other.source == source and not other.is_broken
+        return None if is_own else other
 
     def kept_of(self, group: int, subgroup: int) -> list[CachedStream]:
         """As `StandbyOwner.kept_of`."""

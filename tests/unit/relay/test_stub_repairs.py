@@ -103,3 +103,20 @@ def test_a_stub_asks_the_edge_that_it_speaks_with_and_no_other(house: House) -> 
     assert parent.said(RepairRequest)
     assert not house.spare.here.said(RepairRequest)
     assert house.stub.sizes()["repairs"] == 0
+
+
+def test_a_stream_that_broke_off_goes_on_though_the_rest_comes_in_the_same_set(
+    house: House,
+) -> None:
+    """An Edge sends its Stub a track in one set, whoever publishes it."""
+    pub, alias, sub = house.start(house.first, house.stub)
+    pub.open(alias, 0, *objects_of(0, 1))
+    house.net.run(0.2)
+    pub.leave()
+    house.net.run(0.2)
+    again = house.net.app(house.first)
+    alias = again.publish("demo/t")
+    house.net.run(0.2)
+    again.stream(alias, 0, *objects_of(1, 2))
+    house.net.run(1.0)
+    assert [(it.finished, len(it.objects)) for it in sub.streams] == [(True, 3)]
