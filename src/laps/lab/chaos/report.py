@@ -110,6 +110,7 @@ def _subscriber(chaos: Chaos, reader: Reader) -> dict[str, Any]:
 def _life(life: Life) -> dict[str, Any]:
     return {
         "node": life.node,
+        "pid": life.pid,
         "seconds": round(life.age_s, 1),
         "start_mb": round(life.start_mb, 1),
         "end_mb": round(life.end_mb, 1),
