@@ -150,7 +150,10 @@ def status(pid: Pid = None, as_json: AsJson = False) -> None:
         typer.echo(problem)
 
 
-@lab.command(epilog="Example: laps lab chaos --seed 7 --minutes 3 --relays small")
+@lab.command(
+    epilog="Examples: laps lab chaos --seed 7 --minutes 3 --relays small; "
+    "laps lab chaos --json | jq .lost"
+)
 def chaos(
     seed: Annotated[int, typer.Option(metavar="N", help="The same gives the same faults.")] = 1,
     minutes: Annotated[

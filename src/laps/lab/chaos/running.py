@@ -82,6 +82,8 @@ class Chaos:
         self._ending = asyncio.Event()
         self._broken: set[str] = set()
         "Relays that are down or stand still, or were a moment ago."
+        self._ended: set[int] = set()
+        "Processes that ended by themselves."
         self._neighbours: dict[str, set[str]] = {name: set() for name in lab.relays}
         for a, b, _ in lab.links:
             self._neighbours[a].add(b)
@@ -146,6 +148,7 @@ class Chaos:
         wrong = [(0, 0)] * len(self.lab.readers)
         while True:
             self.memory.look()
+            self._look_for_ended()
             for number, reader in enumerate(self.lab.readers):
                 account = reader.account
                 if (found := (account.duplicates, account.late)) != wrong[number]:
@@ -154,6 +157,17 @@ class Chaos:
                     words = f"{found[0]} came twice and {found[1]} out of order, up to now"
                     self._say(f"{at} {reader.spec}: {words}, before {account.following}")
             await asyncio.sleep(EVERY_S)
+
+    def _look_for_ended(self) -> None:
+        """A relay that ends though nobody killed it is a problem, once."""
+        for name, relay in self.lab.relays.items():
+            process = relay.process
+            if name in self._broken or process is None or process.returncode is None:
+                continue
+            if process.pid not in self._ended:
+                self._ended.add(process.pid)
+                self.problems.append(f"{name} ended by itself, with status {process.returncode}")
+                self._say(self.problems[-1])
 
     # -- relays ------------------------------------------------------------------------------------
 
