@@ -35,6 +35,7 @@ from laps.wire.moqt.fetch import EndOfRange, FetchReader, FetchWriter
 from laps.wire.moqt.messages import ClientSetup, Message
 from laps.wire.moqt.object_fields import encode_object
 from laps.wire.moqt.objects import Object, ObjectReader
+from support.transports import NoRefusals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -123,6 +124,9 @@ class Wire:
     def resume_reading(self) -> None:
         self.paused = False
         self.relay.flush()
+
+    def probe(self) -> NoRefusals:
+        return NoRefusals()
 
     def ping(self) -> None:
         pass

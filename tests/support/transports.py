@@ -19,6 +19,19 @@ if TYPE_CHECKING:
     from laps.net.engine import BytesLike, Receiver
 
 
+class NoRefusals:
+    """A `Refusals` that asks nobody."""
+
+    def send(self) -> None:
+        pass
+
+    def refused(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        pass
+
+
 class FakeConnection:
     """A `Transport` that queues what it is told, for whoever is at its other end."""
 
@@ -84,6 +97,9 @@ class FakeConnection:
 
     def resume_reading(self) -> None:
         self.pauses.append(False)
+
+    def probe(self) -> NoRefusals:
+        return NoRefusals()
 
     def ping(self) -> None:
         self.pings += 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from laps.net.udp import Probe
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -116,6 +118,10 @@ class Connection:
         """Make the peer answer: `last_heard` moves on if it is there."""
         self.engine.ping()
         self._serve_soon(self)
+
+    def probe(self) -> Probe:
+        """What asks the machine that the peer is on."""
+        return Probe(self.remote)
 
     def close(self, code: int, reason: str) -> None:
         """End the connection with an application's code, telling the peer why.

@@ -11,25 +11,23 @@ from typing import TYPE_CHECKING, Protocol
 
 from laps.errors import ConnectionClosed
 from laps.net.liveness import Life, Liveness
-from laps.net.udp import Probe
 
 if TYPE_CHECKING:
-    from laps.net.handshake import Address
+    from laps.net.transport import Refusals
 
 
 class Asked(Protocol):
-    """A connection."""
+    """As `Transport`, of which nothing else is needed."""
 
     @property
     def last_heard(self) -> float:
         """When the peer last sent a packet."""
 
-    @property
-    def remote(self) -> Address:
-        """Where the peer is."""
-
     def ping(self) -> None:
         """Make the peer answer."""
+
+    def probe(self) -> Refusals:
+        """What asks the machine that the peer is on."""
 
 
 class SignOfLife:
@@ -43,7 +41,7 @@ class SignOfLife:
         """`dialled`: the peer listens where it is, if it is there at all."""
         self._connection = connection
         self._life = Liveness(now, dead_after_s, listens=dialled)
-        self._probe: Probe | None = None
+        self._probe: Refusals | None = None
         self._refusals = 0
 
     @property
@@ -70,7 +68,7 @@ class SignOfLife:
             with suppress(ConnectionClosed):
                 connection.ping()
             if self._probe is None:
-                self._probe = Probe(connection.remote)
+                self._probe = connection.probe()
             self._probe.send()
         else:
             self.close()

@@ -14,6 +14,19 @@ if TYPE_CHECKING:
     from laps.net.webtransport_session import WebTransportSession
 
 
+class Refusals(Protocol):
+    """Finds out whether anybody listens where a peer is, such as `laps.net.udp.Probe`."""
+
+    def send(self) -> None:
+        """Ask once more."""
+
+    def refused(self) -> bool:
+        """Whether the machine there has refused the last question."""
+
+    def close(self) -> None:
+        """Ask no more."""
+
+
 class Transport(Protocol):
     """Streams, datagrams and an end; `laps.net.connection.Connection` says what each method does.
 
@@ -86,6 +99,9 @@ class Transport(Protocol):
 
     def ping(self) -> None:
         """Make the peer answer: `last_heard` moves on if it is there."""
+
+    def probe(self) -> Refusals:
+        """What asks the machine that the peer is on."""
 
     def close(self, code: int, reason: str) -> None:
         """End it with an application's code, telling the peer why."""

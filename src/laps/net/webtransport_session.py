@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from laps.net.engine import BytesLike, Stats
     from laps.net.handshake import Address
     from laps.net.http3_connection import Http3Connection
-    from laps.net.transport import Transport
+    from laps.net.transport import Refusals, Transport
 
 CLOSE_SESSION: Final = 0x2843
 DRAIN_SESSION: Final = 0x78AE
@@ -160,6 +160,10 @@ class WebTransportSession:
         """Make the peer answer: `last_heard` moves on if it is there."""
         self._check()
         self._connection.ping()
+
+    def probe(self) -> Refusals:
+        """What asks the machine that the peer is on."""
+        return self._connection.probe()
 
     def close(self, code: int, reason: str) -> None:
         """End the session, telling the peer why; the connection ends soon after it has heard."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,26 +15,14 @@ from laps.errors import HandshakeFailed
 from laps.net.engine import Stats
 from laps.net.liveness import LOOK_S
 from support.sessions import on_loop
+from support.transports import NoRefusals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from laps.client.urls import Target
-
-
-@pytest.fixture(autouse=True)
-def open_port() -> Iterator[None]:
-    """Where the relay is its port is open, whether it answers or not."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.bind(("127.0.0.1", 0))
-        FakeChannel.remote = sock.getsockname()
-        yield
 
 
 class FakeChannel:
     """A channel and its transport at once, to a relay that answers as long as it is told to."""
-
-    remote: tuple[str, int]
 
     def __init__(self) -> None:
         self.transport = self
@@ -49,6 +36,9 @@ class FakeChannel:
 
     def stats(self) -> Stats:
         return Stats(20_000, 20_000, 0, 0, 0, 0, 0, 0, 0)
+
+    def probe(self) -> NoRefusals:
+        return NoRefusals()
 
     def ping(self) -> None:
         self.asked.append(self.now)

@@ -9,6 +9,7 @@ import pytest
 
 from laps.net.liveness import ASK_S, LOOK_S, REFUSALS, Life
 from laps.net.sign_of_life import SignOfLife
+from laps.net.udp import Probe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +27,9 @@ class Peer:
 
     def ping(self) -> None:
         self.pings += 1
+
+    def probe(self) -> Probe:
+        return Probe(self.remote)
 
 
 @pytest.fixture
