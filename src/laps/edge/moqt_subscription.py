@@ -65,6 +65,7 @@ class MoqtSubscription(EdgeSubscription):
         "_outs",
         "dialect",
         "forward",
+        "is_in_order",
         "joining",
         "largest",
         "link",
@@ -95,6 +96,7 @@ class MoqtSubscription(EdgeSubscription):
         self.dialect = dialect
         self.priority = priority
         self.order = order
+        self.is_in_order = order is not GroupOrder.DESCENDING
         self.forward = forward
         self.timeout_ms = timeout_ms
         self.largest: Location | None = None
@@ -295,11 +297,6 @@ class MoqtSubscription(EdgeSubscription):
         return None
 
     # -- streams -----------------------------------------------------------------------------------
-
-    @property
-    def is_in_order(self) -> bool:  # type: ignore[override]
-        """As `Subscription.is_in_order`."""
-        return self._state is ESTABLISHED and self.order is not GroupOrder.DESCENDING
 
     def open(
         self,

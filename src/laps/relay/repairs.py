@@ -23,19 +23,19 @@ from typing import TYPE_CHECKING, Final
 from laps.infobase.namespaces import track_of
 from laps.relay.pieces import MOST_IN_A_TURN
 from laps.relay.repair_outcome import Outcome
+from laps.relay.repair_window import (
+    SPREAD_S,
+    missing_since,
+    remembered_since,
+    under_way_since,
+    what_is_here,
+)
 from laps.routing.forwarding import FromClient
 from laps.tracks.holes import Holes
 from laps.tracks.shared import Lost
 from laps.tracks.streams import SOURCE_LOST
 from laps.types import NodeId, announce_info
-from laps.wire.extensions import (
-    MAX_HAVE,
-    MAX_HOPS,
-    Have,
-    HaveKind,
-    RepairRequest,
-    RepairResponse,
-)
+from laps.wire.extensions import MAX_HAVE, MAX_HOPS, RepairRequest, RepairResponse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -61,19 +61,8 @@ SETTLED_S: Final = 2.0
 # A stream that broke off waits for its rest: a publisher whose relay died is back by then.
 WAIT_S: Final = 4.0
 
-# A message is late by this much beyond the round trip, when it was lost and sent again.
-LATE_S: Final = 0.4
-# What is sent together arrives together, give or take this.
-JITTER_S: Final = 0.1
-
 # Tracks of which the last second is sent again, at a time: some 100 µs each.
 MOST_SENT_AGAIN: Final = 50
-
-# The last of a stream is noted this coarsely, and two relays do so at different times.
-SPREAD_S: Final = 0.5
-
-# So many groups in a row that are too old are not the last to be looked at.
-MOST_OLD: Final = 32
 
 # What was sent a little before a way was lost may have been lost with it.
 LOST_S: Final = 1.0
@@ -268,8 +257,8 @@ class Repairs:
     def _ask(self, repair: _Repair, track: Track, now: float) -> None:
         self._forget_requests(repair)
         repair.is_lacking = repair.is_answered = False
-        since = max(repair.since, _remembered_since(track, now))
-        have = tuple(islice(_have(track, since, now), MAX_HAVE))
+        since = max(repair.since, remembered_since(track, now))
+        have = tuple(islice(what_is_here(track, since, now), MAX_HAVE))
         last_at = repair.began if repair.answered_at is None else repair.answered_at
         waited = now - last_at - SETTLED_S
         next_at = now + min(max(AGAIN_S, waited / 4), SELDOM_S)
@@ -390,8 +379,8 @@ class Repairs:
             return  # it asks again, and there may be a way by then
         since = now - request.age_ms / 1000
         if track is not None:
-            since = _missing_since(track, request, srtt_us / 1e6, now)
-            until = _under_way_since(track, request.have, srtt_us / 1e6, now)
+            since = missing_since(track, request, srtt_us / 1e6, now)
+            until = under_way_since(track, request.have, srtt_us / 1e6, now)
             sent = self._reach.replay(track, asker, since, until, request.have, now)
         self.counters.served += bool(sent)
         self.counters.sent += sent
@@ -444,85 +433,3 @@ def _is_over(repair: _Repair, track: Track, now: float) -> bool:
 
 def _broken(track: Track) -> bool:
     return any(stream.is_broken for stream in track.streams.values())
-
-
-def _missing_since(track: Track, request: RepairRequest, srtt_s: float, now: float) -> float:
-    """What came here before that is not missing at a relay that asks.
-
-    What it missed first had left here before that time came there, and its question took a while.
-    """
-    since = now - request.age_ms / 1000
-    for item in request.have:
-        group = track.cached.groups.get(item.group) if item.kind is HaveKind.BEFORE else None
-        if group is not None:
-            return max(since - srtt_s - LATE_S, group.at)
-    return since
-
-
-def _have(track: Track, since: float, now: float) -> Iterator[Have]:
-    """What is here of a track that came since a time, the latest first.
-
-    Before all else stands the last group that came before: it tells what is not missing even if our
-    clock has jumped since.
-    """
-    groups = reversed(track.cached.groups.values())
-    if (before := next((group for group in groups if group.at <= since), None)) is not None:
-        yield Have(HaveKind.BEFORE, before.id, 0, 0)
-        since = before.at
-    since -= SPREAD_S
-    broken = {key for key, stream in track.streams.items() if stream.is_broken}
-    old = 0
-    for group in reversed(track.cached.groups.values()):
-        found = False
-        for stream in group.streams:
-            key = group.id, stream.subgroup
-            if stream.touched < since and key not in broken:
-                continue
-            found = True
-            if stream.fin:
-                yield Have(HaveKind.ALL, *key, 0)
-            elif stream.live and key not in broken:
-                yield Have(HaveKind.ARRIVING, *key, 0)
-            else:
-                yield Have(HaveKind.BROKEN, *key, stream.scan().complete_id + 1)
-        for object_id, _ in group.in_datagrams(now, since):
-            found = True
-            yield Have(HaveKind.DATAGRAM, group.id, 0, object_id)
-        # What is sent again is not in its order: older groups may be among the latest.
-        old = 0 if found or group.at >= since else old + 1
-        if old > MOST_OLD:
-            return
-
-
-def _under_way_since(track: Track, have: Iterable[Have], srtt_s: float, now: float) -> float:
-    """What came here since then may be under way to a relay that has this, and is not missing.
-
-    Its newest tells how far it was when it asked, if what is live reaches it; the time does not,
-    since the question may have been late.
-    """
-    newest = 0.0
-    for item in have:
-        group = track.cached.groups.get(item.group)
-        if group is None or item.kind is HaveKind.BEFORE:
-            continue
-        if item.kind is not HaveKind.DATAGRAM:
-            came = (it.since for it in group.streams if it.subgroup == item.subgroup)
-            newest = max(newest, *came, 0.0)
-        elif item.number in group.datagrams:
-            newest = max(newest, group.came(item.number))
-    if now - newest < srtt_s + LATE_S:
-        return newest - JITTER_S
-    return now - srtt_s - JITTER_S
-
-
-def _remembered_since(track: Track, now: float) -> float:
-    """What came before this may have been let go: it would not be known again.
-
-    A group that broke off is kept though later ones have been let go. What came a little after the
-    oldest of those that are here may have been sent before it.
-    """
-    last = track.cached.history.last_let_go
-    if last is None:
-        return 0.0
-    later = (group.at for group in track.cached.groups.values() if group.id >= last)
-    return min(later, default=now) + SPREAD_S

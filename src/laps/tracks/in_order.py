@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from laps.tracks.holes import is_dense
+from laps.tracks.subscription import SubscriptionState
 
 if TYPE_CHECKING:
     from laps.tracks.ports import Client
@@ -59,9 +60,10 @@ class Waiting:
 
     def takes(self, client: Client, subscriber: Subscriber) -> bool:
         """Whether somebody is given the stream later."""
-        if subscriber.is_in_order:
+        takes = subscriber.is_in_order and subscriber.state is SubscriptionState.ESTABLISHED
+        if takes:
             self._subscribers[client] = subscriber
-        return subscriber.is_in_order
+        return takes
 
     def write(self, data: bytes | memoryview, now: float) -> bool:
         """As `OutStream.write`."""

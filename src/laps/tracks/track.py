@@ -28,7 +28,7 @@ from laps.tracks.mending import rest_of
 from laps.tracks.ports import Answers
 from laps.tracks.positions import Positions
 from laps.tracks.publication import Publication, PublicationState
-from laps.tracks.repeated import first_missing, is_again, is_too_late
+from laps.tracks.repeated import first_missing, is_again, is_of_another_life, is_too_late
 from laps.tracks.shared import Lost
 from laps.tracks.standby import Standby
 from laps.tracks.streams import SILENT_S, SOURCE_LOST, IncomingStream
@@ -457,29 +457,9 @@ class Track:
         # Datagrams may have overtaken the stream: who has sent those has not begun anew either.
         others = self.senders or any(map(self.shared.may_send, self.positions))
         anew, self.sender_left = self.sender_left and not others, False
-        if anew and self._is_of_another_life(stream, rest):
+        if anew and is_of_another_life(self, stream, rest):
             self.start_over()
         self.senders[stream.source] = stream.header.group
-
-    def _is_of_another_life(self, stream: IncomingStream, rest: memoryview) -> bool:
-        """Whether the first stream of the only sender has nothing to do with what is here.
-
-        The first object tells, if it is here. Of others the group does, unless the publisher has
-        said how far it is.
-        """
-        earlier = self.kept_of(stream.header.group, stream.subgroup)
-        if rest and any(cached.contradicts(stream.header, rest) for cached in earlier):
-            return True
-        if rest and any(cached.begins_with(rest) for cached in earlier):
-            return False
-        if self.is_mending:
-            return False
-        if not isinstance(stream.source, FromPeer):
-            publication = self._publishers.get(stream.source)
-            if publication is not None and publication.continues:
-                return False
-        largest = self.largest()
-        return largest is not None and stream.header.group < largest.group
 
     def begins_anew(self, publication: Publication, largest: Location | None, now: float) -> bool:
         """A publisher says how far the track is: whether what is known of it is of another life.
