@@ -176,6 +176,7 @@ class MoqtSubscription(EdgeSubscription):
         self._end_group = answer.filter.end_group
         self.priority, self.forward = answer.priority, answer.forward
         self.order = answer.order or self.order
+        self.is_in_order = self.order is not GroupOrder.DESCENDING
         self.timeout_ms = answer.delivery_timeout_ms
 
     def is_past(self, largest: Location | None) -> bool:
