@@ -30,6 +30,8 @@ class Entry:
     extensions: tuple[KeyValue, ...] = ()
     priority: int | None = None
     status: int = 0
+    has_extensions: bool = True
+    "Whether the objects of its stream may have extensions, whichever of them does."
 
     @property
     def location(self) -> Location:

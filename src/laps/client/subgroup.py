@@ -87,6 +87,7 @@ class Subgroup:
             extensions,
             self.priority,
             int(status),
+            bool(self.has_extensions),
         )
         track.history.add(entry)
         track.open_subgroups[self.group, self.subgroup] = self

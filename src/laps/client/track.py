@@ -231,7 +231,8 @@ class Track(Publication[Channel]):
             if subgroup is not None:
                 subgroup.send(flow, entry)
             else:
-                flow.send(entry, has_extensions=True, end_of_group=False)
+                # As it was sent before: relays add it to a stream that broke off.
+                flow.send(entry, has_extensions=entry.has_extensions, end_of_group=False)
                 closed[key] = None
         for group, number in closed:
             flow.finish(group, number)

@@ -17,7 +17,7 @@ from laps.errors import (
 )
 from laps.types import TrackName
 from laps.wire.moqt.codes import DoneCode, RequestCode
-from laps.wire.moqt.data import decode_datagram
+from laps.wire.moqt.data import SubgroupHeader, decode_datagram, decode_stream_header
 from laps.wire.moqt.dialect import DRAFT14, DRAFT16
 from laps.wire.moqt.fetch import EndOfRange
 from laps.wire.moqt.messages import (
@@ -508,6 +508,29 @@ async def test_what_may_not_have_arrived_is_sent_to_the_next_relay() -> None:
         assert relay.last(Publish).largest == Location(1, 0)
         assert relay.objects() == [(0, 0, 0, b"a"), (1, 0, 0, b"b"), (1, 0, 1, b"c")]
         assert [written.finished for written in relay.streams.values()] == [True, False]
+
+
+@on_loop
+async def test_what_is_sent_again_has_the_header_that_it_had() -> None:
+    """Or else relays cannot add it to a stream that broke off."""
+    async with Meeting() as meeting:
+        track = await meeting.session.publish("demo", "t", first_group=0)
+        await track.write(b"a")
+        await track.write(b"b", new_group=True, extensions=[(2, 1)])
+        await track.write(b"c", new_group=True)
+        await meeting.settle()
+        before = [_has_extensions(bytes(it.data)) for it in meeting.relay.streams.values()]
+        meeting.relay.lose()
+        await meeting.until(lambda: len(meeting.relays) == 2)
+        await meeting.settle()
+        after = [_has_extensions(bytes(it.data)) for it in meeting.relay.streams.values()]
+        assert before == after == [False, True, False]
+
+
+def _has_extensions(data: bytes) -> bool:
+    header, _ = decode_stream_header(data, DRAFT16)
+    assert isinstance(header, SubgroupHeader)
+    return header.has_extensions
 
 
 @on_loop
