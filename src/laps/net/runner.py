@@ -334,7 +334,7 @@ class Runner:
 
     def _reset(self, link: QuicLink, stream_id: int, code: int) -> None:
         self.relay.link_reset(link, stream_id, code, time.monotonic())
-        if self.edge.is_due:
+        if self.relay.is_due or self.edge.is_due:
             self._arm()
 
     def _stopped(self, link: QuicLink, stream_id: int) -> None:

@@ -453,7 +453,9 @@ class Relay:
     @property
     def is_due(self) -> bool:
         """Whether `tick` may be wanted sooner than `deadline` last said, after data came."""
-        return self.data.holding or self.pressure.is_sooner
+        fib, broken = self.fib, self.tracks.shared.broken
+        moves = fib.abandoned or fib.unsettled or fib.reached or broken
+        return bool(moves) or self.data.holding or self.pressure.is_sooner
 
     def is_idle(self) -> bool:
         """Whether nothing is about to be said or dropped."""

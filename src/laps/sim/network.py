@@ -273,7 +273,7 @@ class Network:
         self.run(SETTLE_STEP_S)
         while any(self.moving()):
             if self.now >= limit:
-                what = "; ".join(islice(self.moving(), 8))
+                what = "; ".join([*islice(self.moving(), 8), *self._busy()])
                 raise NotSettled(f"after {limit_s:g} s at {self.now:.3f}: {what}")
             self.run(SETTLE_STEP_S)
         last = self.disturbances[-1]
@@ -300,12 +300,18 @@ class Network:
                     yield f"{way}: control messages, {message_name(traffic.last_control)} the last"
         for node in self.nodes.values():
             if node.relay is not None and not (node.is_frozen or node.relay.is_idle()):
-                yield f"{node.name}: the relay is not idle, {node.relay.sizes()}"
+                yield f"{node.name}: the relay is not idle"
             for dialler in node.diallers:
                 if dialler.is_due:
                     yield f"{node.name}: dials"
         if self._changed_at > self.now - QUIET_S:
             yield "links opened or closed a moment ago"
+
+    def _busy(self) -> Iterator[str]:
+        """What relays have that are not idle."""
+        for node in self.nodes.values():
+            if node.relay is not None and not (node.is_frozen or node.relay.is_idle()):
+                yield f"{node.name} has {node.relay.sizes()}"
 
     # -- what can be seen ------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import pytest
 from laps.relay.relay import Relay
 from laps.relay.repairs import SETTLED_S, WAIT_S
 from laps.relay.roles import Role
+from laps.tracks.streams import SOURCE_LOST
 from laps.wire.extensions import Have, HaveKind, RepairRequest, RepairResponse, SetSilent
 from support.moqt import MoqtNet
 from support.moqt_streams import Obj, objects_of
@@ -134,6 +135,18 @@ def answers(diamond: Diamond) -> list[int]:
         for message in way[0].here.sent
         if isinstance(message, RepairResponse)
     ]
+
+
+def test_a_stream_that_breaks_off_is_asked_for_at_once() -> None:
+    diamond = Diamond()
+    diamond.pub.open(diamond.alias, 0, *objects_of(0))
+    diamond.net.run(0.1)
+    last = diamond.ways[0][-1]
+    (stream_id,) = last.here.streams
+    assert not diamond.edge.is_due
+    diamond.edge.link_reset(last.there, stream_id, SOURCE_LOST, diamond.net.now)
+    assert diamond.edge.is_due  # a shell that has nothing else to do calls `tick`
+    assert diamond.edge.deadline() == 0.0
 
 
 def test_what_is_there_is_not_sent_again() -> None:
