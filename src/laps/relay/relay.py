@@ -179,7 +179,13 @@ class Relay:
         )
         carried = self.fib, self.ingress, self.data, self.repairs
         self.suspicion = Suspicion(
-            role, avoided, self.links, self.subscribes, self._paths, *carried
+            role,
+            avoided,
+            self.links,
+            self.subscribes,
+            self.tracks.announces,
+            self._paths,
+            *carried,
         )
         self._leaving = Leaving(
             self.extensions, self._exchange, self._subscribes, self.links, self._timers

@@ -17,6 +17,7 @@ from laps.routing.forwarding import FromPeer
 LOST_S: Final = 1.0
 
 if TYPE_CHECKING:
+    from laps.infobase.announces import Announces
     from laps.infobase.nodes import SessionId
     from laps.infobase.subscribes import Subscribes
     from laps.relay.data import DataPlane
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from laps.relay.repairs import Repairs
     from laps.routing.avoided import Avoided
     from laps.routing.forwarding import Fib
+    from laps.tracks.ports import Client
     from laps.types import SnsId
 
 
@@ -39,6 +41,7 @@ class Suspicion:
         avoided: Avoided,
         links: Links,
         subscribes: Subscribes,
+        announces: Announces[Client],
         paths: Paths,
         fib: Fib,
         ingress: IngressSets,
@@ -47,6 +50,7 @@ class Suspicion:
     ) -> None:
         self._has_data = role not in (Role.CONTROL, Role.STUB)
         self._subscribes = subscribes
+        self._announces = announces
         self._avoided = avoided
         self._links = links
         self._fib = fib
@@ -59,11 +63,11 @@ class Suspicion:
         """Whether it matters soon if the other end of a link is gone.
 
         That is so while data goes or comes that way. A Control server has no data, and a Stub may
-        have none yet: there it is so while anybody subscribes to anything.
+        have none yet: there it is so while anybody subscribes to anything, or offers it there.
         """
         if self._fib.uses(link_id) or self._ingress.count(link_id):
             return True
-        return not self._has_data and len(self._subscribes) > 0
+        return not self._has_data and bool(len(self._subscribes) or len(self._announces))
 
     def heard(self, link_id: SessionId, now: float) -> None:
         """A link that was silent is heard again."""

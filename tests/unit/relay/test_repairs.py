@@ -143,9 +143,10 @@ def test_a_stream_that_breaks_off_is_asked_for_at_once() -> None:
     diamond.net.run(0.1)
     last = diamond.ways[0][-1]
     (stream_id,) = last.here.streams
-    assert not diamond.edge.is_due
+    was_due = diamond.edge.is_due
     diamond.edge.link_reset(last.there, stream_id, SOURCE_LOST, diamond.net.now)
-    assert diamond.edge.is_due  # a shell that has nothing else to do calls `tick`
+    # A shell that has nothing else to do calls `tick`.
+    assert (was_due, diamond.edge.is_due) == (False, True)
     assert diamond.edge.deadline() == 0.0
 
 

@@ -120,3 +120,11 @@ def test_a_stream_that_broke_off_goes_on_though_the_rest_comes_in_the_same_set(
     again.stream(alias, 0, *objects_of(1, 2))
     house.net.run(1.0)
     assert [(it.finished, len(it.objects)) for it in sub.streams] == [(True, 3)]
+
+
+def test_a_stub_with_a_publisher_wants_to_know_whether_its_edge_lives(house: House) -> None:
+    links = [wire.here.id for wire in (house.ways[1], house.spare)]
+    assert not any(map(house.stub.suspicion.depends_on, links))
+    house.net.app(house.stub).publish("demo/t")
+    house.net.run(0.5)
+    assert house.stub.suspicion.depends_on(links[0])
