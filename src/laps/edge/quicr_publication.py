@@ -140,7 +140,9 @@ class QuicrPublication:
             return False
         if self._seen is None or self._seen[0] != place.group:
             group = self._track.cached.groups.get(place.group)
-            objects = {} if group is None else group.objects(now)
+            # Where a stream of it broke off, or is about to, others may have less than we have.
+            is_whole = group is not None and all(stream.fin for stream in group.streams)
+            objects = group.objects(now) if group is not None and is_whole else {}
             self._seen = place.group, {key: item.payload for key, item in objects.items()}
         before = self._seen[1].get(place.object)
         if before is None:

@@ -280,6 +280,23 @@ async def test_what_may_not_have_arrived_is_sent_again() -> None:
 
 
 @on_loop
+async def test_what_may_not_have_arrived_is_sent_from_the_beginning_of_its_group() -> None:
+    """So that relays know it for the rest of a stream that broke off."""
+    async with QuicrMeeting() as meeting:
+        track = await meeting.session.publish("demo", "t", first_group=0, datagrams=False)
+        await meeting.intended()
+        await track.write(b"a")
+        for payload in (b"b", b"c", b"d"):
+            await track.write(payload, new_group=payload == b"b")
+        await meeting.settle()
+        track._delivered = 3  # the relay has all but the last
+        meeting.relay.lose()
+        await meeting.intended(relays=2)
+        await track.end()
+        assert meeting.relay.objects == [(1, 0, b"b"), (1, 1, b"c"), (1, 2, b"d")]
+
+
+@on_loop
 async def test_what_was_lost_in_datagrams_is_not_sent_again() -> None:
     async with QuicrMeeting() as meeting:
         track = await meeting.session.publish("demo", "t", first_group=0, datagrams=True)

@@ -13,6 +13,7 @@ from laps.client.quicr.outflow import QuicrOutflow, Written
 from laps.client.values import payload_of
 from laps.errors import LapsError, LocalProtocolError, RequestRefused, SessionClosed
 from laps.names import track_text
+from laps.types import Location
 from laps.wire.quicr.carried import quicr_priority
 from laps.wire.quicr.codes import QuicrCode
 from laps.wire.quicr.fragments import MAX_OBJECT_BYTES
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from laps.client.quicr.session import QuicrSession
-    from laps.types import Location, TrackName
+    from laps.types import TrackName
     from laps.wire.moqt.messages import KeyValue
 
 log = logging.getLogger(__name__)
@@ -251,7 +252,15 @@ class QuicrTrack(Publication[QuicrChannel]):
             flow.go_on(again[number] for number in sorted(again))
 
     def _undelivered(self) -> dict[int, Written]:
-        entries = self.history.since(self._delivered)
+        """What may not have arrived, and what comes before it in its group.
+
+        Between relays a group goes by its first object: what begins elsewhere is not taken for the
+        rest of a stream that broke off.
+        """
+        entries = list(self.history.since(self._delivered))
+        if entries:
+            first = entries[0].location
+            entries += self.history.between(Location(first.group, 0), first)
         return {entry.sequence: entry for entry in entries if isinstance(entry, Written)}
 
     def lost(self, flow: QuicrOutflow) -> None:
