@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 from laps.lab.traffic import SHAPES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from laps.lab.traffic import Reader, Writer
 
 # What is missing may still come for this long; nearly always it is there after a second.
@@ -34,8 +36,19 @@ class _Seen:
 class Aftermath:
     """Watches the subscribers from the moment that a relay is killed."""
 
-    def __init__(self, node: str, readers: list[Reader], writers: list[Writer]) -> None:
-        """Those whose own relay it is wait until it is back, and are not looked at."""
+    def __init__(
+        self,
+        node: str,
+        readers: list[Reader],
+        writers: list[Writer],
+        ways: Iterable[tuple[str, str]],
+    ) -> None:
+        """`ways` are the links for data between the relays that are left.
+
+        Those whose own relay it is, and those that no way leads to any more, wait until it is
+        back, and are not looked at.
+        """
+        ways = list(ways)
         by_track = {it.spec.track: it for it in writers if it.spec.node != node}
         self._died = time.monotonic()
         self._seen: list[_Seen] = []
@@ -43,7 +56,11 @@ class Aftermath:
         "Subscribers that have nobody to receive from."
         for reader in readers:
             writer = by_track.get(reader.spec.track)
-            if writer is None or reader.spec.node == node:
+            if (
+                writer is None
+                or reader.spec.node == node
+                or reader.spec.node not in reached_from(writer.spec.node, ways)
+            ):
                 self.cut_off += 1
                 continue
             interval_s = 1 / SHAPES[writer.spec.kind].per_s
@@ -60,7 +77,9 @@ class Aftermath:
             await asyncio.sleep(LOOK_S)
         words = []
         if not self._seen:
-            words.append("every subscriber is at it, or its publisher is")
+            words.append(
+                "every subscriber or its publisher is at it, or no way leads there without it"
+            )
         elif waiting:
             misses = [f"{it.reader.spec} misses {self._missing(it)} objects" for it in waiting]
             words.append(f"after {LIMIT_S:g} s {', '.join(misses)}")
@@ -86,3 +105,13 @@ class Aftermath:
     def _missing(self, seen: _Seen) -> int:
         account = seen.reader.account
         return len(account.missing - seen.missed) + max(0, seen.written - account.following)
+
+
+def reached_from(node: str, ways: Sequence[tuple[str, str]]) -> set[str]:
+    """The relays that ways lead to, and the one they lead from."""
+    reached, found = set[str](), {node}
+    while found:
+        reached |= found
+        pairs = [*ways, *((b, a) for a, b in ways)]
+        found = {b for a, b in pairs if a in reached} - reached
+    return reached

@@ -15,7 +15,7 @@ from laps.lab.doors import Door
 from laps.lab.processes import SETTINGS, PortTaken, Way, first_line, relays_of, spawn
 from laps.lab.traffic import Reader, Twins, Writer
 from laps.lab.watching import EVERY_S, Watch
-from laps.types import format_node_id, parse_node_id
+from laps.types import PeerMode, format_node_id, parse_node_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -282,7 +282,13 @@ class Lab:
         relay = self._relay(node)
         if not relay.runs:
             raise LapsError(f"{relay.name} is down already: laps lab start {relay.name}")
-        self._aftermath = Aftermath(relay.name, self.readers, self.writers)
+        left = {name for name, it in self.relays.items() if it.runs} - {relay.name}
+        ways = [
+            (a, b)
+            for a, b, link in self.links
+            if {a, b} <= left and link.mode is not PeerMode.CONTROL
+        ]
+        self._aftermath = Aftermath(relay.name, self.readers, self.writers, ways)
         await relay.kill()
         return self._note(f"{relay.name} was killed")
 
