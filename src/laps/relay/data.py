@@ -22,7 +22,6 @@ from laps.tracks.streams import SOURCE_LOST, IncomingStream
 from laps.wire.moqt.data import FetchHeader, encode_fetch_header
 from laps.wire.objects import (
     DataStreamDecoder,
-    ExistingStreamHeader,
     NewStreamHeader,
     decode_datagram,
     decode_object_header,
@@ -155,26 +154,46 @@ class DataPlane:
     def receive(
         self, link: Link, stream_id: int, data: bytes, fin: bool, stub: MaybeStub, now: float
     ) -> None:
-        """Bytes of a peer's data stream. A Stub stands for a publisher."""
+        """The first bytes of a peer's data stream, or more of them before it has a flow.
+
+        A Stub stands for a publisher.
+        """
         passing = self._streams.get(link.id, stream_id)
         if passing is None:
             passing = self._streams.add(link.id, stream_id, Passing())
-        try:
-            if passing.flow is None and not passing.refused:
+        if not passing.refused:
+            try:
                 self._begin(link, stream_id, passing, data, fin, stub, now)
-            else:
-                passing.size += len(data)
-                write_all(passing.outs, data, fin, now)
-                if passing.decoder is not None:
-                    self._unwrap(passing, data, fin, now)
-        except RemoteProtocolError as error:
-            # A stream error, as the document has it: the session and its other streams go on.
-            self.counters.refused_streams += 1
-            self._abort(passing, error.code, now)
-            passing.refused = True
-            link.end_stream(stream_id, error.code)
+            except RemoteProtocolError as error:
+                self._refuse(link, stream_id, passing, error, now)
         if fin and passing.waiting is None:
             self._closed(link.id, stream_id, passing)
+
+    def receive_more(self, link: Link, stream_id: int, data: bytes, fin: bool, now: float) -> bool:
+        """More of a peer's data stream; False if it has no flow yet."""
+        passing = self._streams.get(link.id, stream_id)
+        if passing is None or passing.flow is None:
+            return False
+        passing.size += len(data)
+        if passing.outs:
+            write_all(passing.outs, data, fin, now)
+        if passing.decoder is not None:
+            try:
+                passing.unwrap(data, fin, now)
+            except RemoteProtocolError as error:
+                self._refuse(link, stream_id, passing, error, now)
+        if fin:
+            self._closed(link.id, stream_id, passing)
+        return True
+
+    def _refuse(
+        self, link: Link, stream_id: int, passing: Passing, error: RemoteProtocolError, now: float
+    ) -> None:
+        """A stream error, as the document has it: the session and its other streams go on."""
+        self.counters.refused_streams += 1
+        self._abort(passing, error.code, now)
+        passing.refused = True
+        link.end_stream(stream_id, error.code)
 
     def reset(self, source: Hashable, stream_key: Hashable, code: int, now: float) -> None:
         """A peer or publisher gave a stream up: so do we, with its code."""
@@ -343,7 +362,7 @@ class DataPlane:
             passing.track = track
             passing.incoming = IncomingStream(track, origin, priority, ttl_us, exclude=source)
             passing.decoder = DataStreamDecoder()
-            self._unwrap(passing, head, fin, now)
+            passing.unwrap(head, fin, now)
 
     def _open(
         self, passing: Passing, key: TrackKey, priority: int, ttl_us: int, *, wrapped: bool
@@ -365,17 +384,6 @@ class DataPlane:
             if link.pressed:
                 self.pressing[flow.key] = None
 
-    def _unwrap(self, passing: Passing, data: bytes, fin: bool, now: float) -> None:
-        decoder, incoming = passing.decoder, passing.incoming
-        if decoder is None or incoming is None:
-            return
-        for event in decoder.feed(data) if data else ():
-            if not isinstance(event, NewStreamHeader | ExistingStreamHeader):
-                incoming.write(event, now)
-        if fin:
-            decoder.finish()
-            incoming.finish(b"", now)
-
     # -- what it carries ---------------------------------------------------------------------------
 
     def open_streams(self, link_id: SessionId | None = None) -> list[Passing]:
@@ -391,16 +399,8 @@ class DataPlane:
         """Have the meters of their tracks show what has arrived of streams by now."""
         moved = self._tracks.shared.moved
         for passing in streams:
-            size, meter = passing.size - passing.metered, passing.meter
-            if size and meter is not None:
-                passing.metered = passing.size
-                incoming = passing.incoming
-                copies = len(passing.outs) - passing.taps
-                copies += 0 if incoming is None else len(incoming.outs)
-                meter.received += size
-                meter.sent += size * copies
-                if moved is not None:
-                    moved[meter] = None
+            if passing.settle() and moved is not None and passing.meter is not None:
+                moved[passing.meter] = None
 
     def _count_new(self, passing: Passing) -> None:
         self.counters.streams += 1

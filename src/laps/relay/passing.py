@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from laps.wire.objects import ExistingStreamHeader, NewStreamHeader
+
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
@@ -68,6 +70,33 @@ class Passing:
     "How many of them the meter shows."
     taps: int = 0
     "How many of the streams it is written to are traces, which are no copies."
+
+    def unwrap(self, data: bytes, fin: bool, now: float) -> None:
+        """Give clients and the cache the publisher's bytes out of a peer's."""
+        decoder, incoming = self.decoder, self.incoming
+        if decoder is None or incoming is None:
+            return
+        if data and (payload := decoder.whole(data)) is not None:
+            incoming.write(payload, now)
+            data = b""
+        for event in decoder.feed(data) if data else ():
+            if not isinstance(event, NewStreamHeader | ExistingStreamHeader):
+                incoming.write(event, now)
+        if fin:
+            decoder.finish()
+            incoming.finish(b"", now)
+
+    def settle(self) -> bool:
+        """Have the meter of its track show what has arrived by now; whether that is more."""
+        size, meter = self.size - self.metered, self.meter
+        if not size or meter is None:
+            return False
+        self.metered = self.size
+        copies = len(self.outs) - self.taps
+        copies += 0 if self.incoming is None else len(self.incoming.outs)
+        meter.received += size
+        meter.sent += size * copies
+        return True
 
 
 class OpenStreams:

@@ -160,21 +160,21 @@ class Paths:
         self._fib.reroute(ids)
         self._sets.changed(now)
 
-    def srtt_changed(self, peer: Peer, now: float, *, at_once: bool = False) -> None:
+    def srtt_changed(self, peer: Peer, now: float, *, at_once: bool = False) -> bool:
         """The round trip to a peer may have changed by enough, and for long enough, to count.
 
         It is one for all links to the peer: the peer itself is reached by any of them, and the
         nodes beyond, though told of on one, are too. With one for each, a node and those beyond
         it could seem nearest by two different peers. For the same reason it is the round trip that
-        has to be another for a while, and not the gain of a path.
+        has to be another for a while, and not the gain of a path. False if nothing follows.
         """
         gone = peer.is_stub or not peer.links
         if gone or not self._steadiness.is_another(peer.srtt_us, peer.nearest_srtt_us):
             self._differing.pop(peer, None)
-            return
+            return False
         due = self._differing.setdefault(peer, now + self._steadiness.hold_s)
         if now < due and not at_once:
-            return
+            return True
         del self._differing[peer]
         peer.srtt_us = peer.nearest_srtt_us
         for link_id in peer.links:
@@ -185,6 +185,7 @@ class Paths:
             if not self._nodes.is_settling:
                 self._exchange.gather(self._nodes.via(link_id), now)
         self._sets.changed(now)
+        return True
 
     def follow(self, plan: Plan, now: float) -> None:
         """Lay a plan over selection, in place of the one before; streams finish where they run."""

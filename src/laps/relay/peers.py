@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from laps.infobase.namespaces import Names
     from laps.infobase.nodes import SessionId
     from laps.relay.ports import Link
-    from laps.relay.settings import RelayCounters
+    from laps.relay.settings import RelayCounters, RelaySettings
+    from laps.relay.timers import Timers
     from laps.routing.avoided import Avoided
     from laps.routing.forwarding import SnsUpdate
     from laps.sessions.peer import Effect, PeerSession
@@ -99,10 +100,20 @@ class PeerLink:
         one_way = self.direction is DataDirection.UNIDIRECTIONAL
         return self.has_data and not (self.link.dialled and one_way)
 
-    def hold(self, stream_id: int, data: bytes, fin: bool, limit_bytes: int) -> None:
+    def hold(
+        self,
+        stream_id: int,
+        data: bytes,
+        fin: bool,
+        settings: RelaySettings,
+        timers: Timers,
+        now: float,
+    ) -> None:
         """Data has overtaken the CONNECT_RESPONSE, since QUIC keeps no order between streams."""
+        if not self.early:
+            timers.at(now + settings.hold_s, self._give_up_waiting)
         self.early.append((stream_id, data, fin))
-        if sum(len(data) for _, data, _ in self.early) > limit_bytes:
+        if sum(len(data) for _, data, _ in self.early) > settings.hold_bytes:
             self.session.require_established("so much data")
 
     def drop_early(self, stream_id: int) -> None:
@@ -114,7 +125,7 @@ class PeerLink:
         early, self.early = self.early, []
         return early
 
-    def give_up_waiting(self, now: float) -> None:
+    def _give_up_waiting(self, now: float) -> None:
         """Close the link if the CONNECT_RESPONSE has not followed the data in time."""
         if self.session.state is State.AWAIT_RESPONSE:
             code = ConnectResponseNotReceived.code
@@ -191,6 +202,8 @@ class Peer:
     def nearest_srtt_us(self) -> int:
         """How far away it is now, by the nearest of the links that data takes."""
         links = self.links.values()
+        if len(links) == 1:
+            return next(iter(links)).link.srtt_us
         able = [peer_link for peer_link in links if peer_link.has_data] or links
         return min((peer_link.link.srtt_us for peer_link in able), default=0)
 

@@ -251,10 +251,11 @@ class Relay:
             if fin:
                 self._control_streams.ended(link.id, stream_id, now)
             return
+        if self.data.receive_more(link, stream_id, data, fin, now):
+            self._flowed(now)
+            return
         if peer_link.session.state is State.AWAIT_RESPONSE:
-            if not peer_link.early:
-                self._timers.at(now + self.settings.hold_s, peer_link.give_up_waiting)
-            peer_link.hold(stream_id, data, fin, self.settings.hold_bytes)
+            peer_link.hold(stream_id, data, fin, self.settings, self._timers, now)
             return
         peer_link.session.require_established("a data stream")
         if not (self.rules.carries_data and peer_link.receives_data):
@@ -331,13 +332,14 @@ class Relay:
         if peer_link is not None and peer_link.outbox:
             self.links.pump(peer_link)
 
-    def link_srtt(self, link: Link, now: float) -> None:
-        """The round trip of a link may have changed."""
+    def link_srtt(self, link: Link, now: float) -> bool:
+        """The round trip of a link may have changed; whether anything follows from it."""
         peer_link = self.links.peer_links.get(link.id)
-        if peer_link is not None and peer_link.peer is not None:
-            self._paths.srtt_changed(peer_link.peer, now)
-            if self.role is Role.STUB:
-                self._nearest_edge.review(now)
+        if peer_link is None or peer_link.peer is None:
+            return False
+        if self.role is Role.STUB:
+            self._nearest_edge.review(now)
+        return self._paths.srtt_changed(peer_link.peer, now) or self.role is Role.STUB
 
     # -- clients -----------------------------------------------------------------------------------
 
@@ -438,7 +440,7 @@ class Relay:
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
-        return earliest(self._due, self._timers.next)
+        return earliest(self._due, self._timers.look())
 
     def drain(self, now: float) -> None:
         """Say that we leave, stay for the grace, and stop."""
@@ -459,9 +461,9 @@ class Relay:
     @property
     def is_due(self) -> bool:
         """Whether `tick` may be wanted sooner than `deadline` last said, after data came."""
-        fib, broken = self.fib, self.tracks.shared.broken
-        moves = fib.abandoned or fib.unsettled or fib.reached or broken
-        return bool(moves) or self.data.holding or self.pressure.is_sooner
+        fib, sooner = self.fib, self._timers.is_sooner or self.pressure.is_sooner
+        moves = fib.abandoned or fib.unsettled or fib.reached or self.tracks.shared.broken
+        return bool(sooner or moves or self.data.holding)
 
     def is_idle(self) -> bool:
         """Whether nothing is about to be said or dropped."""

@@ -167,8 +167,19 @@ def _parts(roots: tuple[object, ...]) -> Iterator[object]:
 
 def _attributes(part: object) -> Iterator[tuple[str, object]]:
     yield from getattr(part, "__dict__", {}).items()
-    for kind in type(part).__mro__:
-        slots = kind.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if name != "__dict__" and hasattr(part, name):
-                yield name, getattr(part, name)
+    for name in _slots(type(part)):
+        if hasattr(part, name):
+            yield name, getattr(part, name)
+
+
+_SLOTS: Final[dict[type, tuple[str, ...]]] = {}
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    if (found := _SLOTS.get(kind)) is not None:
+        return found
+    names: list[str] = []
+    for it in kind.__mro__:
+        slots = it.__dict__.get("__slots__", ())
+        names += (slots,) if isinstance(slots, str) else slots
+    return _SLOTS.setdefault(kind, tuple(names))

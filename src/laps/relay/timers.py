@@ -38,6 +38,8 @@ class Timers:
     def __init__(self) -> None:
         self._calls: list[tuple[float, int, Callable[[float], None]]] = []
         self._order = count()
+        self.is_sooner = False
+        "A call was added since the last `look` that comes before all others."
 
     def __bool__(self) -> bool:
         return bool(self._calls)
@@ -47,8 +49,14 @@ class Timers:
         """When the next one is due."""
         return self._calls[0][0] if self._calls else None
 
+    def look(self) -> float | None:
+        """As `next`; what is added from now on may be sooner."""
+        self.is_sooner = False
+        return self.next
+
     def at(self, when: float, call: Callable[[float], None]) -> None:
         """Make a call at a time, with the time."""
+        self.is_sooner = self.is_sooner or not self._calls or when < self._calls[0][0]
         heapq.heappush(self._calls, (when, next(self._order), call))
 
     def run(self, now: float) -> None:

@@ -73,6 +73,9 @@ class Place(Protocol):
     def wait(self, call: Callable[[], None]) -> None:
         """Make a call when the relay goes on."""
 
+    def flowed(self) -> None:
+        """The relay was given data: it may want to be called again."""
+
     def touched(self) -> None:
         """The relay was called: it may want to be called again."""
 
@@ -196,7 +199,7 @@ class Publisher(Unhurried):
             self._publish_datagram(relay, flow, now)
         else:
             self._publish_in_stream(relay, flow, now)
-        place.touched()
+        place.flowed()
         place.clock.after(1 / self.spec.objects_per_s, self._publish, flow)
 
     def _publish_in_stream(self, relay: Relay, flow: _Flow, now: float) -> None:
@@ -408,6 +411,8 @@ class SubgroupReader:
         """Publisher, group and number of each object that these bytes complete."""
         self._unread += data
         found: list[tuple[int, int, int]] = []
+        if len(self._unread) <= self._wanted:
+            return found
         try:
             if self._group is None:
                 self._read_header()
@@ -433,8 +438,11 @@ class SubgroupReader:
 
     def _read_object(self) -> tuple[int, int, int]:
         view = self._unread
-        delta, start = decode_varint(view)
-        size, start = decode_varint(view, start)
+        if view[0] < 0x40 and len(view) > 2 and view[1] & 0xC0 == 0x40:  # as nearly all are
+            delta, size, start = view[0], (view[1] & 0x3F) << 8 | view[2], 3
+        else:
+            delta, start = decode_varint(view)
+            size, start = decode_varint(view, start)
         if (delta and self._next) or size < _PAYLOAD.size:
             raise ValueError(f"an object has delta {delta} and {size} bytes")
         if len(view) - start < size:

@@ -20,6 +20,8 @@ class Clock:
     def __init__(self, seed: int) -> None:
         self.now = 0.0
         self.rng = Random(seed)  # noqa: S311 - no secret
+        self.below: Callable[[int], int] = self.rng._randbelow  # type: ignore[attr-defined] # noqa: SLF001
+        "As `rng.randrange`, which calls nothing else and takes twice the time."
         self.events = 0
         "Calls made so far."
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []

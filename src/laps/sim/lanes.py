@@ -103,8 +103,11 @@ class Lane:
     def reliable_arrival(self, size: int, *, urgent: bool) -> float:
         """When bytes sent now are there, sent again as often as they are lost."""
         conditions = self.conditions
-        if conditions.jitter_s or conditions.bytes_per_s != inf:
+        if conditions.bytes_per_s != inf:
             arrival = self.arrival(size, urgent=urgent)
+        elif conditions.jitter_s:
+            flight_s = conditions.delay_s + conditions.jitter_s * self._random()
+            arrival = self._clock.now + flight_s
         else:
             arrival = self._clock.now + conditions.delay_s
         if loss := conditions.loss:

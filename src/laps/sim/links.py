@@ -216,22 +216,24 @@ class Outgoing:
         if self.over or not link.is_open:
             self.over = True
             return False
+        lane = link.lane
         if not self.urgent:
-            lane = link.lane
             lane.traffic.stream_bytes += len(data)
-            if lane.busy_until - link.cable.clock.now > self._patience_s:
+            if lane.busy_until and lane.busy_until - link.cable.clock.now > self._patience_s:
                 lane.traffic.dropped_streams += 1
                 self.reset(DROPPED)
                 return False
         if fin:
             self._end()
         waits = link.cable.is_cut or link.held
-        if (pieces := link.cut(data)) is None:
+        # One byte cannot be cut; whether others are is drawn here, as nothing is called as often.
+        if len(data) < 2 or link.random() >= lane.conditions.split:
             if waits:
                 link.held.append(partial(self.arrive, data, fin, False))
             else:
                 self.arrive(data, fin, False)
             return True
+        pieces = link.pieces_of(data)
         last = len(pieces) - 1
         for index, piece in enumerate(pieces):
             if waits:
@@ -312,7 +314,7 @@ class LinkEnd:
         self.cable = cable
         self.lane = lane
         "The one that leads away from here."
-        self._random = cable.clock.rng.random
+        self.random = cable.clock.rng.random
         self.is_open = False
         self.is_over = False
         self.is_silent = False
@@ -547,12 +549,11 @@ class LinkEnd:
         self._srtt_s = before + SRTT_GAIN * (sample - before) if before else sample
         return self._srtt_s != before
 
-    def cut(self, data: bytes) -> list[bytes] | None:
-        """The pieces in which a write arrives; None if it arrives as it is."""
-        if len(data) < 2 or self._random() >= self.lane.conditions.split:
-            return None
-        rng = self.cable.clock.rng
-        places = sorted({rng.randrange(1, len(data)) for _ in range(rng.randint(1, 3))})
+    def pieces_of(self, data: bytes) -> list[bytes]:
+        """The pieces in which a write arrives that is cut."""
+        # As `randrange` would draw them, in half the time.
+        below, most = self.cable.clock.below, len(data) - 1
+        places = sorted({1 + below(most) for _ in range(1 + below(3))})
         return [data[i:j] for i, j in zip([0, *places], [*places, len(data)], strict=True)]
 
     def transmit_frame(self, receive: Callable[..., None], *args: object) -> None:

@@ -245,8 +245,8 @@ class SimNode:
         relay, edge = self.relay, self.edge
         if relay is None or edge is None:
             return
-        now, last = self.clock.now, len(pieces) - 1
-        if stream_id & 2:
+        now, last, is_data = self.clock.now, len(pieces) - 1, stream_id & 2
+        if is_data:
             whole = b"".join(pieces) if last else pieces[0]
             self._trace.data(link, self.node_id, stream_id, whole, fin, now)
         now += self._ahead_s
@@ -255,7 +255,7 @@ class SimNode:
                 self._perform(relay, edge, now)
                 if not link.is_open:
                     break
-            if stream_id & 2:
+            if is_data:
                 self._pass(link)
             # As `_call`, written out: nothing is called as often.
             try:
@@ -264,7 +264,7 @@ class SimNode:
                 self._violated(link, error)
             self.passed = self._alone
         # As net: after data, few deadlines are sooner than they were.
-        if not stream_id & 2 or relay.is_due or edge.is_due or relay.events:
+        if not is_data or relay.is_due or edge.is_due or relay.events:
             self.touched()
 
     def link_datagram(self, link: LinkEnd, data: bytes) -> None:
@@ -313,10 +313,12 @@ class SimNode:
         """Take the round trip times of now."""
         if self.is_frozen:
             return
+        follows = False
         for link in list(self.links.values()):
             if link.measure() and self.relay is not None:
-                self.relay.link_srtt(link, self.now)
-        self.touched()
+                follows |= self.relay.link_srtt(link, self.now)
+        if follows:
+            self.touched()
 
     def _call(self, link: LinkEnd, call: Callable[[], None]) -> None:
         """Have the relay take something; a peer that broke the protocol is closed, as net does."""
@@ -338,6 +340,12 @@ class SimNode:
         if joined is None:
             joined = self._joined[link.passed] = self._alone | link.passed
         self.passed = joined
+
+    def flowed(self) -> None:
+        """As `Place`."""
+        relay, edge = self.relay, self.edge
+        if relay is not None and edge is not None and (relay.is_due or edge.is_due or relay.events):
+            self.touched()
 
     # -- its timer -------------------------------------------------------------------------------
 

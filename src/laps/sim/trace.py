@@ -90,6 +90,11 @@ class Trace:
         if stream is None:
             stream = streams[stream_id] = _Stream()
         try:
+            if data and (payload := stream.decoder.whole(data)) is not None:
+                for publisher, group, number in stream.reader.read(payload):
+                    made = ObjectId(publisher, stream.track, group, number, False)
+                    self._arrived(link, to, made, now)
+                data = b""
             for event in stream.decoder.feed(data) if data else ():
                 if isinstance(event, NewStreamHeader):
                     stream.track = event.full_name_hash

@@ -139,6 +139,9 @@ class HaveKind(IntEnum):
     "All that came before the group, or was not missing."
 
 
+_HAVE_KINDS: Final = tuple(HaveKind)
+
+
 class Have(NamedTuple):
     """What a node has of a track, so that it is not sent again."""
 
@@ -459,10 +462,10 @@ def _decode_repair(cursor: Cursor) -> RepairRequest:
 
 def _decode_have(cursor: Cursor) -> Have:
     kind = cursor.u8("kind")
-    if kind > max(HaveKind):
+    if kind >= len(_HAVE_KINDS):
         raise InvalidEncoding(f"kind {kind} of what a node has is not known")
-    numbers = (cursor.varint(field) for field in ("group", "subgroup", "number"))
-    return Have(HaveKind(kind), *numbers)
+    group, subgroup = cursor.varint("group"), cursor.varint("subgroup")
+    return Have(_HAVE_KINDS[kind], group, subgroup, cursor.varint("number"))
 
 
 def _encode_repaired(message: RepairResponse) -> bytes:

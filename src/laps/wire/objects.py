@@ -230,6 +230,20 @@ class DataStreamDecoder:
             self._remaining = 0
             raise
 
+    def whole(self, data: bytes) -> memoryview | None:
+        """The payload of the next bytes, if they are a later object and nothing else.
+
+        Nearly all are. Of others nothing is read: they are for `feed`.
+        """
+        if self._remaining or self._unfinished or len(data) <= MAX_HEADER_LENGTH:
+            return None
+        if not self._expected_type == data[1] == _EXISTING_STREAM_TYPE:
+            return None
+        length, start = decode_varint(data, _EXISTING_STREAM.size)
+        if start != data[0] or start + length != len(data) or self._failure is not None:
+            return None
+        return memoryview(data)[start:]
+
     def finish(self) -> None:
         """The stream ended: refuse an end inside a header or an object."""
         if self._failure is not None:

@@ -105,7 +105,9 @@ def test_data_may_overtake_the_response() -> None:
     puppet.silent = True
     net.wire(relay, puppet)
     key = track_hash("a/x").full_name_hash
+    relay.deadline()
     puppet.send(encode_new_stream_header(SnsId(1), key, 3, 0, 4) + b"da")
+    assert relay.is_due  # it is not waited for as long as one likes
     puppet.say(ConnectResponse(ResponseCode.OK, puppet.info))
     puppet.say(SubscribeNodeSetAdv(SnsId(1), (relay.id,)))
     net.run(2.0)

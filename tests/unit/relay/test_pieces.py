@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -49,7 +50,7 @@ class Calls:
 
         patch.setattr(of, name, counted)
 
-    def most(self, relay: Relay, now: float, call: Callable[[], None]) -> int:
+    def most(self, relay: Relay, now: float, call: Callable[[], object]) -> int:
         """The most of them in one call, of those that follow until the relay is done."""
         self.count = 0
         call()
@@ -170,7 +171,7 @@ def test_a_round_trip_is_laid_down_for_some_nodes_at_a_time(
     end.srtt_us = 90_000
     relay.link_srtt(end, net.now)
     net.now += relay.settings.steadiness.hold_s
-    most = calls.most(relay, net.now, lambda: relay.link_srtt(end, net.now))
+    most = calls.most(relay, net.now, partial(relay.link_srtt, end, net.now))
     assert 0 < most <= few_at_once
     assert {relay.nodes.best(it).path.srtt_us // 1000 for it in relay.nodes} == {90, 91}  # type: ignore[union-attr]
 

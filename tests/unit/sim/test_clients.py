@@ -82,6 +82,8 @@ class Place:
     def touched(self) -> None:
         self.touches += 1
 
+    flowed = touched
+
 
 def publisher(place: Place, **more: Any) -> Publisher:
     keys = {"objects_per_s": 10.0, "objects_per_group": 5, "object_bytes": 20, **more}

@@ -230,6 +230,25 @@ def test_payload_beside_headers_is_a_view() -> None:
     assert boundary == ExistingStreamHeader(9, 3)
 
 
+@pytest.mark.parametrize("size", [40, 100, 20_000])
+def test_a_later_object_that_comes_alone_and_whole_is_read_at_once(size: int) -> None:
+    later = encode_existing_stream_header(size) + bytes(size)
+    decoder = DataStreamDecoder()
+    assert decoder.whole(later) is None  # the stream has not begun
+    decoder.feed(encode_new_stream_header(SnsId(1), TrackKey(2), 3, 4, 2) + b"a")
+    assert decoder.whole(later) is None  # an object is under way
+    decoder.feed(b"b")
+    payload = decoder.whole(later)
+    assert payload is not None
+    assert bytes(payload) == bytes(size)
+    for other in (later[:-1], later + b"x", later + later, b"\x03\x07" + later[2:]):
+        assert decoder.whole(other) is None
+    decoder.feed(later[:1])
+    assert decoder.whole(later) is None  # a header is
+    decoder.feed(later[1:])
+    decoder.finish()
+
+
 def test_an_empty_chunk_is_nothing() -> None:
     decoder = DataStreamDecoder()
     assert decoder.feed(b"") == []
