@@ -415,6 +415,8 @@ class Repairs:
 
     def _is_sent_to(self, track: Track, node_id: NodeId) -> bool:
         """Whether what is published of a track from now on goes to a node, if anything is."""
+        if not self._subscribes.is_known(node_id, track.key):
+            return False
         flows = [self._sets.flow(it.flow_key) for it in track.publishers.values()]
         return not flows or any(flow is not None and node_id in flow.targets for flow in flows)
 

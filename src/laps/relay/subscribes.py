@@ -113,6 +113,10 @@ class SubscribeExchange:
             self._parent_lost_at = None
         return self.parent
 
+    def is_known(self, node_id: NodeId, key: TrackKey) -> bool:
+        """Whether it has come here that a node subscribes to a track."""
+        return self._subscribes.holds(node_id, key)
+
     def may_ask(self, node_id: NodeId) -> bool:
         """Whether a node may be asked for what is missing: a Stub asks its Edge, and no other."""
         return not self._is_stub or (self.parent is not None and self.parent.node_id == node_id)

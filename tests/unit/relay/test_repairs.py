@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laps.relay.relay import Relay
-from laps.relay.repairs import SETTLED_S, WAIT_S
+from laps.relay.repairs import NOBODY, SETTLED_S, WAIT_S
 from laps.relay.roles import Role
 from laps.tracks.streams import SOURCE_LOST
 from laps.wire.extensions import Have, HaveKind, RepairRequest, RepairResponse, SetSilent
@@ -342,3 +342,28 @@ def test_a_repair_that_brings_everything_says_so_once() -> None:
         ("repaired", "1 track", "no object is lost")
     ]
     assert diamond.edge.repairs.counters.lost_objects == 0
+
+
+@pytest.mark.parametrize("has_publisher", [True, False])
+def test_who_asks_before_its_subscribe_has_come_is_told_that_nothing_is_sent(
+    has_publisher: bool,
+) -> None:
+    diamond = Diamond()
+    diamond.pub.stream(diamond.alias, 0, *objects_of(0, 1))
+    diamond.net.run(0.1)
+    if not has_publisher:
+        diamond.pub.leave()
+        diamond.net.run(0.1)
+    via = diamond.ways[0][0].there.relay
+    assert isinstance(via, Relay)
+    (key,) = [track.key for track in diamond.origin.tracks if track.cached.groups]
+    for asker in (via, diamond.edge):
+        request = RepairRequest(9, asker.id, diamond.origin.id, 1, key, 100, ())
+        diamond.origin.repairs.receive(request, diamond.net.now)
+    hops = [
+        message.last_hop
+        for way in diamond.ways
+        for message in way[0].here.sent
+        if isinstance(message, RepairResponse)
+    ]
+    assert [hop == NOBODY for hop in hops] == [True, False]
