@@ -18,6 +18,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from laps.infobase.namespaces import track_of
@@ -258,7 +259,9 @@ class Repairs:
         self._forget_requests(repair)
         repair.is_lacking = repair.is_answered = False
         since = max(repair.since, remembered_since(track, now))
-        have = tuple(islice(what_is_here(track, since, now), MAX_HAVE))
+        # An Edge may have had for a moment what its Stub has had for long: it is told of all.
+        told = -inf if self._subscribes.is_stub else since
+        have = tuple(islice(what_is_here(track, told, now), MAX_HAVE))
         last_at = repair.began if repair.answered_at is None else repair.answered_at
         waited = now - last_at - SETTLED_S
         next_at = now + min(max(AGAIN_S, waited / 4), SELDOM_S)
@@ -377,7 +380,7 @@ class Repairs:
             srtt_us = stub.srtt_us
         else:
             return  # it asks again, and there may be a way by then
-        since = now - request.age_ms / 1000
+        asked = since = now - request.age_ms / 1000
         if track is not None:
             since = missing_since(track, request, srtt_us / 1e6, now)
             until = under_way_since(track, request.have, srtt_us / 1e6, now)
@@ -390,7 +393,7 @@ class Repairs:
             if track is not None and not self._is_sent_to(track, asker):
                 last_hop = NOBODY
         else:
-            has_all = track is not None and stub in track.subscribers and self._has(track, since)
+            has_all = track is not None and stub in track.subscribers and self._has(track, asked)
             last_hop = self._self_id if has_all else NOBODY
         response = RepairResponse(
             MAX_HOPS, self._self_id, asker, request.request_id, sent, last_hop

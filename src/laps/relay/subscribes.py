@@ -88,7 +88,7 @@ class SubscribeExchange:
         self._timers = timers
         self._corrections = corrections
         self._epoch = epoch
-        self._is_stub = is_stub
+        self.is_stub = is_stub
         self._keeps = keeps
         self._own = own
         self._seen = SeenSubscribes()
@@ -119,7 +119,7 @@ class SubscribeExchange:
 
     def may_ask(self, node_id: NodeId) -> bool:
         """Whether a node may be asked for what is missing: a Stub asks its Edge, and no other."""
-        return not self._is_stub or (self.parent is not None and self.parent.node_id == node_id)
+        return not self.is_stub or (self.parent is not None and self.parent.node_id == node_id)
 
     def parent_lost(self, now: float) -> None:
         """The Edge that a Stub spoke with is gone, perhaps with what it was sent last."""
@@ -238,7 +238,7 @@ class SubscribeExchange:
         self.review_all((track.full_name_hash for track in left), now)
         dropped, keys = self._tracks.drop_publisher(client)
         self.review_all(keys, now)
-        for info in dropped if self._is_stub else ():
+        for info in dropped if self.is_stub else ():
             self.announced(info, added=False)
 
     def unsubscribe(self, client: Client, track: TrackHash, now: float) -> None:
@@ -306,7 +306,7 @@ class SubscribeExchange:
                 self.unsubscribe(stub, info.track_hash, now)
         elif info.source_node_id == self._self_id:
             self._correct(info, added=added, now=now)
-        elif self._keeps or self._is_stub or key in self._own:
+        elif self._keeps or self.is_stub or key in self._own:
             if info.source_node_id == peer.node_id:
                 self._note_confirmed(peer_link, peer, key, added=added, now=now)
             self._take(info, added=added, heard_from=peer, now=now)
@@ -322,6 +322,8 @@ class SubscribeExchange:
         joins = track is None or stub not in track.subscribers
         self.subscribe(stub, info.track_hash, bytes(info.subscribe_data), now)
         if joins:
+            # What was repaired for somebody before says nothing of the time since.
+            self._tracks.track(info.track_hash, now).repaired_since = None
             self._reach.join_stub(stub, info.track_hash, now)
 
     def begin_confirming(self, peer: Peer, now: float) -> None:
@@ -421,7 +423,7 @@ class SubscribeExchange:
         take = self._subscribes.add if added else self._subscribes.withdraw
         change = take(info, now)
         if change is None:
-            if heard_from is not None and not self._is_stub:
+            if heard_from is not None and not self.is_stub:
                 self._exchange.answer(heard_from, info, added=added)
             return
         if added and self._nodes.best(source) is None:
@@ -429,7 +431,7 @@ class SubscribeExchange:
         if not added:
             self._reach.leave(source, key, now)
         self._tracks.noted(info.track_hash, info.subscribe_data)
-        if not self._is_stub:
+        if not self.is_stub:
             self._exchange.flood(change.info, added=added, heard_from=heard_from, known=known)
         self.review(key, now)
         if again:
@@ -486,7 +488,7 @@ class SubscribeExchange:
 
     def _tell(self, info: SubscribeInfo, *, added: bool) -> None:
         """Say something of our own."""
-        if not self._is_stub:
+        if not self.is_stub:
             self._exchange.flood(info, added=added, heard_from=None)
         else:
             key = info.track_hash.full_name_hash

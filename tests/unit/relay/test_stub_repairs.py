@@ -27,7 +27,7 @@ class House:
         for relay in (self.first, self.second, self.far, self.stub):
             self.net.edge(relay)
         self.ways = [self._wire(self.first, self.far), self._wire(self.stub, self.first, 5)]
-        self._wire(self.second, self.far)
+        self.spare_beyond = self._wire(self.second, self.far)
         self.spare = self._wire(self.stub, self.second, 50)
         self.net.settle()
 
@@ -128,3 +128,31 @@ def test_a_stub_with_a_publisher_wants_to_know_whether_its_edge_lives(house: Hou
     house.net.app(house.stub).publish("demo/t")
     house.net.run(0.5)
     assert house.stub.suspicion.depends_on(links[0])
+
+
+def test_a_stub_that_comes_back_to_an_edge_misses_nothing_of_the_time_between(
+    house: House,
+) -> None:
+    """What that Edge asked for the last time says nothing of what came since."""
+    pub, alias, sub = house.start(house.far, house.stub)
+    places = []
+    edges = {house.first: house.ways, house.second: [house.spare, house.spare_beyond]}
+    for group, dies in enumerate((house.first, house.second, house.first, house.second)):
+        stream = pub.open(alias, group, *objects_of(0))
+        house.net.run(1.0)
+        for wire in edges[dies]:
+            wire.cut(noticed_by=())
+        stream.write(*objects_of(1), fin=True)
+        house.net.run(1.0)
+        for wire in edges[dies]:
+            for end in wire:
+                end.relay.link_closed(end, house.net.now)
+        house.net.run(8.0)
+        places += [(group, 0), (group, 1)]
+        assert sorted(sub.places) == places
+        assert house.stub.sizes()["repairs"] == 0
+        edges[dies] = [
+            house.net.wire(dies, house.far, 10, extended=True),
+            house.net.wire(house.stub, dies, 5, extended=True),
+        ]
+        house.net.run(15.0)
