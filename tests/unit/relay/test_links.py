@@ -105,14 +105,23 @@ def test_data_may_overtake_the_response() -> None:
     puppet.silent = True
     net.wire(relay, puppet)
     key = track_hash("a/x").full_name_hash
-    relay.deadline()
     puppet.send(encode_new_stream_header(SnsId(1), key, 3, 0, 4) + b"da")
-    assert relay.is_due  # it is not waited for as long as one likes
     puppet.say(ConnectResponse(ResponseCode.OK, puppet.info))
     puppet.say(SubscribeNodeSetAdv(SnsId(1), (relay.id,)))
     net.run(2.0)
     assert puppet.closed is None
     assert app.got == [b"da"]
+
+
+def test_data_that_overtakes_the_response_is_to_be_looked_at_again() -> None:
+    net = Net()
+    relay, puppet = net.relay("1:1"), net.puppet("3:1")
+    puppet.silent = True
+    wire = net.wire(relay, puppet)
+    assert relay.deadline() is None
+    relay.link_data(wire.here, 3, b"data", False, net.now)
+    assert relay.is_due
+    assert relay.deadline() == net.now + relay.settings.hold_s
 
 
 def test_data_that_overtakes_the_response_and_is_reset_leaves_no_stream() -> None:
