@@ -177,16 +177,9 @@ class Relay:
             self._exchange,
             settings.steadiness,
         )
-        carried = self.fib, self.ingress, self.data, self.repairs
-        self.suspicion = Suspicion(
-            role,
-            avoided,
-            self.links,
-            self.subscribes,
-            self.tracks.announces,
-            self._paths,
-            *carried,
-        )
+        wanted = self.subscribes, self.tracks.announces
+        carried = *wanted, self.fib, self.ingress, self.data, self.repairs
+        self.suspicion = Suspicion(role, avoided, self.links, self._paths, *carried)
         self._leaving = Leaving(
             self.extensions, self._exchange, self._subscribes, self.links, self._timers
         )
