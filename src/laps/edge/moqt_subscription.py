@@ -65,7 +65,6 @@ class MoqtSubscription(EdgeSubscription):
         "_outs",
         "dialect",
         "forward",
-        "is_in_order",
         "joining",
         "largest",
         "link",
@@ -96,7 +95,6 @@ class MoqtSubscription(EdgeSubscription):
         self.dialect = dialect
         self.priority = priority
         self.order = order
-        self.is_in_order = order is not GroupOrder.DESCENDING
         self.forward = forward
         self.timeout_ms = timeout_ms
         self.largest: Location | None = None
@@ -176,7 +174,6 @@ class MoqtSubscription(EdgeSubscription):
         self._end_group = answer.filter.end_group
         self.priority, self.forward = answer.priority, answer.forward
         self.order = answer.order or self.order
-        self.is_in_order = self.order is not GroupOrder.DESCENDING
         self.timeout_ms = answer.delivery_timeout_ms
 
     def is_past(self, largest: Location | None) -> bool:
@@ -253,7 +250,7 @@ class MoqtSubscription(EdgeSubscription):
         out = self._open(header, subgroup, self.track_ttl_us)
         if out is not None:
             data = written(items, self.dialect, has_extensions=has_extensions)
-            out.write(self._head(header) + data, now)
+            out.write(encode_subgroup_header(header, self.dialect) + data, now)
             begun = Begun(out, items[-1].object_id, has_extensions)
             self.replay.add(group, subgroup, begun)
 
@@ -317,8 +314,7 @@ class MoqtSubscription(EdgeSubscription):
         out = self._open(header, stream.subgroup, stream.ttl_us, late=self._is_behind(stream))
         if out is None:
             return None
-        start = self.start
-        first = stream.first
+        start, first = self.start, stream.first
         if header.group == start.group:
             first = max(first, start.object)
         if first:
@@ -330,12 +326,10 @@ class MoqtSubscription(EdgeSubscription):
                 out.write(whole, now)
             return out
         else:
-            out.write(self._head(header), now)
+            out.write(encode_subgroup_header(header, self.dialect), now)
             out = self._translated(out, header)
-        if fin:
-            out.finish(rest, now)
-        elif rest:
-            out.write(rest, now)
+        if fin or rest:
+            out.finish(rest, now) if fin else out.write(rest, now)
         return out
 
     def _is_behind(self, stream: IncomingStream) -> bool:
@@ -400,9 +394,11 @@ class MoqtSubscription(EdgeSubscription):
         if first or missing:  # what begins later cannot take its subgroup from the first object
             header = replace(header, subgroup=subgroup)
         if not missing:
-            return Cut(out, self._head(header), first, has_extensions, body)
+            return Cut(
+                out, encode_subgroup_header(header, self.dialect), first, has_extensions, body
+            )
         data = written(missing, self.dialect, has_extensions=has_extensions)
-        out.write(self._head(header) + data, now)
+        out.write(encode_subgroup_header(header, self.dialect) + data, now)
         last_id = missing[-1].object_id
         return Cut(out, b"", max(first, last_id + 1), has_extensions, body, last_id)
 
@@ -411,12 +407,13 @@ class MoqtSubscription(EdgeSubscription):
             return Translated(out, self.dialect, header.has_extensions)
         return out
 
-    def _head(self, header: SubgroupHeader) -> bytes:
-        return encode_subgroup_header(header, self.dialect)
+    @property
+    def is_in_order(self) -> bool:  # type: ignore[override]
+        """As `Subscription.is_in_order`."""
+        return (self.order or self.track.properties.order) is not GroupOrder.DESCENDING
 
     def _rank(self, priority: int | None, group: int, subgroup: int) -> Rank:
-        order = self.order or self.track.properties.order
-        place = -group if order is GroupOrder.DESCENDING else group
+        place = group if self.is_in_order else -group
         publishers = DEFAULT_PRIORITY if priority is None else priority
         return self.priority, publishers, self.request_id, place, subgroup
 
@@ -463,7 +460,7 @@ class MoqtSubscription(EdgeSubscription):
         out = self._open(header, number, self.track_ttl_us)
         if out is not None:
             found = written([object_in(item)], self.dialect, has_extensions=has_extensions)
-            out.finish(self._head(header) + found, now)
+            out.finish(encode_subgroup_header(header, self.dialect) + found, now)
 
     # -- its end -----------------------------------------------------------------------------------
 

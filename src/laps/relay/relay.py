@@ -177,8 +177,7 @@ class Relay:
             self._exchange,
             settings.steadiness,
         )
-        wanted = self.subscribes, self.tracks.announces
-        carried = *wanted, self.fib, self.ingress, self.data, self.repairs
+        carried = self.subscribes, self.tracks, self.fib, self.ingress, self.data, self.repairs
         self.suspicion = Suspicion(role, avoided, self.links, self._paths, *carried)
         self._leaving = Leaving(
             self.extensions, self._exchange, self._subscribes, self.links, self._timers
@@ -498,5 +497,4 @@ class Relay:
     def _refuse(self, peer_link: PeerLink, now: float) -> None:
         """A newcomer has waited for the peer that has its id to be gone, and it is not."""
         if self._admission.gives_up(peer_link, now):
-            refused = peer_link.session.decide(ResponseCode.CONNECTION_ERROR)
-            self._perform(peer_link, refused, now)
+            self._perform(peer_link, peer_link.session.decide(ResponseCode.CONNECTION_ERROR), now)

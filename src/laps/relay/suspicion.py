@@ -17,7 +17,6 @@ from laps.routing.forwarding import FromPeer
 LOST_S: Final = 1.0
 
 if TYPE_CHECKING:
-    from laps.infobase.announces import Announces
     from laps.infobase.nodes import SessionId
     from laps.infobase.subscribes import Subscribes
     from laps.relay.data import DataPlane
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from laps.relay.repairs import Repairs
     from laps.routing.avoided import Avoided
     from laps.routing.forwarding import Fib
-    from laps.tracks.ports import Client
+    from laps.tracks.tracks import Tracks
     from laps.types import SnsId
 
 
@@ -42,7 +41,7 @@ class Suspicion:
         links: Links,
         paths: Paths,
         subscribes: Subscribes,
-        announces: Announces[Client],
+        tracks: Tracks,
         fib: Fib,
         ingress: IngressSets,
         data: DataPlane,
@@ -50,7 +49,7 @@ class Suspicion:
     ) -> None:
         self._has_data = role not in (Role.CONTROL, Role.STUB)
         self._subscribes = subscribes
-        self._announces = announces
+        self._announces = tracks.announces
         self._avoided = avoided
         self._links = links
         self._fib = fib

@@ -11,16 +11,18 @@ there is too much of what waits, or when too long has passed, everything goes ou
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from laps.tracks.holes import is_dense
 from laps.tracks.subscription import SubscriptionState
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from laps.tracks.cache import CachedTrack
     from laps.tracks.ports import Client
     from laps.tracks.streams import IncomingStream
     from laps.tracks.subscription import Subscriber
-    from laps.tracks.track import Track
 
 # What is missing is asked for at once, and again after 0.4 s: by then it has come or nobody has it.
 MOST_S: Final = 1.0
@@ -28,6 +30,17 @@ MOST_BYTES: Final = 4 * 1024 * 1024
 
 # Who leaves out more groups at once counts by something else.
 MOST_GROUPS: Final = 100
+
+
+class Mended(Protocol):
+    """The track that is repaired."""
+
+    cached: CachedTrack
+    streams: dict[tuple[int, int], IncomingStream]
+
+    @property
+    def subscribers(self) -> Mapping[Client, Subscriber]:
+        """Who is given it."""
 
 
 class Waiting:
@@ -78,7 +91,7 @@ class Waiting:
         """As `OutStream.reset`."""
         self._reset_code = code
 
-    def release(self, track: Track, now: float) -> None:
+    def release(self, track: Mended, now: float) -> None:
         """Give it to those who still want it."""
         self.over = True
         stream = self._stream
@@ -111,13 +124,13 @@ class InOrder:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def begin(self, track: Track, now: float) -> None:
+    def begin(self, track: Mended, now: float) -> None:
         """Something may be missing after the groups that are here."""
         if self._frontier is None:
             self._frontier = max(track.cached.groups, default=None)
             self._until = now + MOST_S
 
-    def wait(self, track: Track, stream: IncomingStream, *, fin: bool) -> Waiting | None:
+    def wait(self, track: Mended, stream: IncomingStream, *, fin: bool) -> Waiting | None:
         """A stream begins: what it waits as, if something before its group has yet to come."""
         if self._frontier is None or not self._holds(track, stream.header.group):
             return None
@@ -126,7 +139,7 @@ class InOrder:
         stream.outs.append(waiting)
         return waiting
 
-    def _holds(self, track: Track, group: int) -> bool:
+    def _holds(self, track: Mended, group: int) -> bool:
         if self._frontier is None or group <= self._frontier:
             return False
         if any(it.is_broken for (earlier, _), it in track.streams.items() if earlier < group):
@@ -137,7 +150,7 @@ class InOrder:
             return False  # it counts otherwise, or has begun anew
         return any(earlier not in groups for earlier in between)
 
-    def review(self, track: Track, now: float) -> None:
+    def review(self, track: Mended, now: float) -> None:
         """Something has come, or some time has passed: give out what need not wait any more."""
         if not self._waiting:
             return
@@ -149,7 +162,7 @@ class InOrder:
         while self._waiting and not self._holds(track, self._waiting[0].group):
             self._waiting.pop(0).release(track, now)
 
-    def end(self, track: Track, now: float) -> None:
+    def end(self, track: Mended, now: float) -> None:
         """Nothing more is waited for."""
         self._frontier = None
         waiting, self._waiting = sorted(self._waiting, key=_group), []

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from laps.tracks.cached_stream import CachedStream
     from laps.tracks.publication import Source
     from laps.tracks.streams import IncomingStream
-    from laps.tracks.track import Track
 
 # The same stream may arrive by two ways of different length, this much apart.
 RECENT_S: Final = 2.0
@@ -57,22 +56,16 @@ def is_too_late(stream: IncomingStream, cached: CachedTrack) -> bool:
     return gone and isinstance(stream.source, FromPeer)
 
 
-def is_of_another_life(track: Track, stream: IncomingStream, rest: memoryview) -> bool:
-    """Whether the first stream of the only sender has nothing to do with what is here.
+def is_of_another_life(
+    stream: IncomingStream, rest: memoryview, earlier: Iterable[CachedStream], largest: int | None
+) -> bool:
+    """Whether the first stream of the only sender has nothing to do with what was here before it.
 
-    The first object tells, if it is here. Of others the group does, unless the publisher has
-    said how far it is.
+    The first object tells, if it is here. Of others the group does: `largest` is the largest that
+    the sender may go on from, if it has to.
     """
-    earlier = track.kept_of(stream.header.group, stream.subgroup)
     if rest and any(cached.contradicts(stream.header, rest) for cached in earlier):
         return True
     if rest and any(cached.begins_with(rest) for cached in earlier):
         return False
-    if track.is_mending:
-        return False
-    if not isinstance(stream.source, FromPeer):
-        publication = track.publishers.get(stream.source)
-        if publication is not None and publication.continues:
-            return False
-    largest = track.largest()
-    return largest is not None and stream.header.group < largest.group
+    return largest is not None and stream.header.group < largest

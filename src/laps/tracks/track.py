@@ -102,7 +102,6 @@ class Track:
         self._origin: Source | None = None
         "Who sent the last stream that began."
         self.in_order = InOrder()
-        "Groups that came ahead of what is missing."
         self.is_mending = False
         "A relay on its way is gone, and what is missing is asked for: it may come in any order."
         self.lost_before = Location(0, 0)
@@ -237,8 +236,8 @@ class Track:
     @property
     def answering(self) -> list[Publication]:
         """The publications of those who answer themselves and have not ended."""
-        current = [it for it in self._publishers.values() if it.state is not PublicationState.ENDED]
-        return [it for it in current if it.publisher.answers is Answers.ITSELF]
+        itself = [it for it in self._publishers.values() if it.publisher.answers is Answers.ITSELF]
+        return [it for it in itself if it.state is not PublicationState.ENDED]
 
     def ask(self, client: Client, now: float) -> Publication | None:
         """Somebody wants the track: the publication to ask for it; None if it was asked already.
@@ -371,8 +370,7 @@ class Track:
     def _open_besides(self, key: tuple[int, int], source: Source) -> IncomingStream | None:
         """The open stream of a subgroup, if another source sends it, or none does any more."""
         other = self.streams.get(key)
-        is_own = other is not None and other.source == source and not other.is_broken
-        return None if is_own else other
+        return None if other and other.source == source and not other.is_broken else other
 
     def kept_of(self, group: int, subgroup: int) -> list[CachedStream]:
         """As `StandbyOwner.kept_of`."""
@@ -457,9 +455,17 @@ class Track:
         # Datagrams may have overtaken the stream: who has sent those has not begun anew either.
         others = self.senders or any(map(self.shared.may_send, self.positions))
         anew, self.sender_left = self.sender_left and not others, False
-        if anew and is_of_another_life(self, stream, rest):
+        earlier = self.kept_of(stream.header.group, stream.subgroup)
+        if anew and is_of_another_life(stream, rest, earlier, self._to_go_on_from(stream)):
             self.start_over()
         self.senders[stream.source] = stream.header.group
+
+    def _to_go_on_from(self, stream: IncomingStream) -> int | None:
+        """The largest group, where a new sender is expected to go on after it."""
+        largest, source = self.largest(), stream.source
+        publication = None if isinstance(source, FromPeer) else self._publishers.get(source)
+        goes_on = self.is_mending or (publication is not None and publication.continues)
+        return None if goes_on or largest is None else largest.group
 
     def begins_anew(self, publication: Publication, largest: Location | None, now: float) -> bool:
         """A publisher says how far the track is: whether what is known of it is of another life.
