@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from laps.tracks.reassembly import TrackFragments
+from laps.tracks.repeated import is_too_late
 from laps.tracks.streams import SILENT_S
 from laps.tracks.subscription import PlainSubscriber
 from laps.types import Location
@@ -40,6 +41,7 @@ class DatagramOwner(Protocol):
     cached: CachedTrack
     fragments: TrackFragments | None
     positions: Positions
+    is_mending: bool
 
     @property
     def subscribers(self) -> Mapping[Client, Subscriber]:
@@ -69,6 +71,9 @@ class Datagrams:
         if item is None or item.alias != self._track.alias:
             return self._pass_datagram(data, exclude)
         group = self._track.cached.groups.get(item.group)
+        if self._track.is_mending and is_too_late(item.group, source, self._track.cached):
+            self._shared.counters.duplicates += 1
+            return None
         carried = carried_of(item) if item.extensions else None
         if group is not None and item.object_id in group.datagrams:
             if not self._begins_anew(group, item, carried[0].offset if carried else 0, now):

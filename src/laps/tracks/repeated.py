@@ -49,11 +49,10 @@ def first_missing(kept: Iterable[CachedStream]) -> int:
     return first
 
 
-def is_too_late(stream: IncomingStream, cached: CachedTrack) -> bool:
+def is_too_late(group: int, source: Source, cached: CachedTrack) -> bool:
     """Whether a repair brings a group that was here, and has been let go since."""
-    group = stream.header.group
     gone = group not in cached.groups and cached.history.has_let_go(group)
-    return gone and isinstance(stream.source, FromPeer)
+    return gone and isinstance(source, FromPeer)
 
 
 def is_of_another_life(

@@ -352,7 +352,7 @@ class Track:
         if other is not None:
             self._stand_by(stream, other, now)
             return False
-        if self.is_mending and is_too_late(stream, self.cached):
+        if self.is_mending and is_too_late(key[0], stream.source, self.cached):
             return False
         earlier = () if stream.is_rest else self.kept_of(*key)
         if any(is_again(stream, it, rest, self.shared.may_send, now) for it in earlier):

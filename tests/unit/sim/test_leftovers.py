@@ -34,7 +34,6 @@ GOES_WITH: Final = {
     "Dialect": "the program: its tables are fixed",
     "Flow": "Fib._flows, which is counted",
     "History": "its track, or Tracks.histories, which is bounded",
-    "Holes": "a repair, in Repairs._open, which is counted",
     "InOrder": "its track",
     "IncomingStream": "Track.streams, or OpenStreams, which is counted",
     "Meter": "its track, or Tracks.transit, which is counted",

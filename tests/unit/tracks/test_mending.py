@@ -8,6 +8,8 @@ import pytest
 
 from laps.tracks.streams import SOURCE_LOST
 from laps.wire.moqt.codes import ResetCode
+from laps.wire.moqt.data import DatagramObject, encode_datagram
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from support.moqt_streams import body, objects_of
 from unit.tracks.test_track import ONE_WAY, OTHER_WAY, THIRD_WAY, World
 
@@ -144,3 +146,16 @@ def test_a_repair_that_brings_what_was_let_go_meanwhile_is_too_late(
     world.track.is_mending = mending
     world.incoming(OTHER_WAY).finish(data, world.now)
     assert world.app.got == [data] * (1 if mending else 2)
+
+
+@pytest.mark.parametrize("mending", [False, True])
+def test_a_datagram_that_was_let_go_meanwhile_comes_too_late_with_a_repair(
+    world: World, mending: bool
+) -> None:
+    data = encode_datagram(DatagramObject(world.track.alias, 7, 0), BETWEEN_RELAYS)
+    world.track.datagrams.receive(data, ONE_WAY, None, world.now)
+    world.track.cached.history.dropped(7, None)
+    del world.track.cached.groups[7]
+    world.track.is_mending = mending
+    world.track.datagrams.receive(data, OTHER_WAY, None, world.now)
+    assert len(world.app.datagrams) == (1 if mending else 2)
