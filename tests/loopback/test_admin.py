@@ -563,6 +563,7 @@ def test_a_token_file_that_is_missing_or_empty_is_one_line_and_status_2(tmp_path
         assert words in done.stderr
 
 
+@pytest.mark.nightly
 def test_the_bench_says_what_a_scrape_costs() -> None:
     command = [LAPS, "bench", "admin", "--tracks", "20", "--rounds", "2", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)

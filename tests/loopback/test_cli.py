@@ -170,6 +170,7 @@ def test_the_benchmark_speaks_json() -> None:
     assert set(result["ratios"]) <= {"qh3", "aioquic"}
 
 
+@pytest.mark.nightly
 def test_the_bench_of_hops_starts_five_relays_and_compares() -> None:
     shown = laps("bench", "hops", "--seconds", "0.5", "--json")
     result = json.loads(shown.stdout)
@@ -183,6 +184,7 @@ def test_the_bench_of_the_infobase_counts_what_entries_cost() -> None:
     assert all(result["entries"] == 5000 for result in json.loads(shown.stdout))
 
 
+@pytest.mark.nightly
 def test_the_bench_of_a_relay_measures_and_says_what_was_wanted() -> None:
     shown = laps(
         "bench", "relay", "--only", "unpaced", "--only", "memory", "--seconds", "0.2", "--json"
