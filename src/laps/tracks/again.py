@@ -7,7 +7,8 @@ that was put together of fragments goes as fragments again, on the terms that it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, Final
 
 from laps.wire.moqt.data import decode_datagram
 from laps.wire.moqt.dialect import BETWEEN_RELAYS
@@ -26,14 +27,25 @@ if TYPE_CHECKING:
     "A stream that has ended, or the datagram of an object in a group."
 
 
+# Relays let go of what is too old every now and then, and got it a little apart.
+APART_S: Final = 0.5
+# A group that is older than what is kept stays until the last of it has come, and somewhat longer.
+LAST_S: Final = 2.0
+
+
 def recent(track: CachedTrack, since: float, most_bytes: int, now: float) -> list[Kept]:
-    """What came since a time, in order; of too much the last."""
+    """What came since a time, in order; of too much the last.
+
+    Another relay may have let go of what is about to be too old here: it would take it for new.
+    """
     found: list[Kept] = []
     for group in reversed(track.groups.values()):
+        kept_until = inf if track.is_kept(group.id) else group.at + track.max_age_s
+        first = since if now + APART_S < kept_until else max(since, now - LAST_S)
         items: list[Kept] = [
-            (group, object_id, data) for object_id, data in group.in_datagrams(now, since)
+            (group, object_id, data) for object_id, data in group.in_datagrams(now, first)
         ]
-        items += [it for it in group.streams if not it.live and it.touched >= since]
+        items += [it for it in group.streams if not it.live and it.touched >= first]
         if group.at < since and not items:
             break
         for item in reversed(items):

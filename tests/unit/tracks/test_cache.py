@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laps.ranges import LAST_OBJECT, without
+from laps.tracks.again import recent
 from laps.tracks.cache import MOST_IN_A_TURN, Cache, CachedGroup, CachedTrack, CacheLimits
 from laps.tracks.cached_stream import Resume
 from laps.tracks.known import Known
@@ -504,3 +505,40 @@ def test_what_leaves_the_cache_is_freed_at_once() -> None:
     kept.cache.expire(20.0)
     assert 0 not in kept.track.groups
     assert gc.get_referrers(group) == []
+
+
+# -- sent once more --------------------------------------------------------------------------------
+
+
+def groups_of(kept: Kept, since: float) -> list[int]:
+    found = recent(kept.track, since, 1_000_000, kept.now)
+    return [it[0].id if isinstance(it, tuple) else it.header.group for it in found]
+
+
+def test_what_others_may_have_let_go_is_not_sent_again() -> None:
+    kept = Kept(age_s=10.0)
+    kept.stream(1, big(0))
+    kept.now = 1.0
+    kept.stream(2, big(0))
+    kept.now = 9.0
+    assert groups_of(kept, 0.0) == [1, 2]
+    kept.now = 10.2  # group 1 is here still, as nobody has looked
+    assert groups_of(kept, 0.0) == [2]
+
+
+def test_the_last_of_a_group_that_is_older_than_what_is_kept_is_sent_again() -> None:
+    kept = Kept(age_s=10.0)
+    stream = kept.open(1, big(0))
+    kept.now = 30.0
+    stream.append(body([big(1)]), kept.now)
+    stream.ended(fin=True)
+    kept.now = 31.0
+    assert groups_of(kept, 29.0) == [1]
+
+
+def test_a_group_that_is_kept_however_old_it_is_is_sent_again() -> None:
+    kept = Kept(age_s=10.0)
+    kept.track.keeps_last = True
+    kept.stream(1, big(0))
+    kept.now = 30.0
+    assert groups_of(kept, 0.0) == [1]
