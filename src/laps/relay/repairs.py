@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from laps.infobase.namespaces import Namespaces
-    from laps.infobase.nodes import Nodes
+    from laps.infobase.nodes import Nodes, SessionId
     from laps.relay.journal import Journal
     from laps.relay.peers import Links
     from laps.relay.reach import Reach
@@ -328,13 +328,26 @@ class Repairs:
     # -- what is missing elsewhere -----------------------------------------------------------------
 
     def _look_at_reached(self, now: float) -> None:
-        """Nodes that no way led to for a while have missed what was sent meanwhile."""
-        for flow, node_id in self._sets.take_reached():
+        """Nodes that no way led to for a while have missed what was sent meanwhile.
+
+        So may one whose way is another because a relay on the old one has none any more.
+        """
+        for flow, node_id, old in self._sets.take_reached():
             route = flow.routes.get(node_id)
             if route is None or route.link is None:
                 flow.unreached_at.setdefault(node_id, now)
-            elif (since := flow.unreached_at.pop(node_id, None)) is not None:
-                self.way_lost([(flow, frozenset((node_id,)))], since - LOST_S)
+                continue
+            since = flow.unreached_at.pop(node_id, None)
+            if since is not None or self._is_withdrawn(node_id, old):
+                self.way_lost([(flow, frozenset((node_id,)))], (since or now) - LOST_S)
+
+    def _is_withdrawn(self, node_id: NodeId, link_id: SessionId | None) -> bool:
+        """Whether the peer at the other end of a link has no way to a node any more."""
+        peer_link = None if link_id is None else self._links.peer_links.get(link_id)
+        if peer_link is None or peer_link.peer is None:
+            return False
+        peer_id = peer_link.peer.node_id
+        return all(path.peer_id != peer_id for path in self._nodes.candidates(node_id))
 
     def _send_again(self, now: float) -> None:
         """Send what was lost by another way, ahead of what comes next: so it arrives in order.

@@ -17,7 +17,7 @@ from laps.wire.extensions import SetSilent
 
 if TYPE_CHECKING:
     from laps.relay.peers import Links
-    from laps.routing.forwarding import Fib, Flow, FlowKey, FromPeer
+    from laps.routing.forwarding import Fib, Flow, FlowKey, FromPeer, LinkId
     from laps.types import NodeId
 
 # As long as a frame: whoever joins waits for the next one in any case.
@@ -82,8 +82,8 @@ class Sets:
         """Whether `take_reached` has something."""
         return bool(self._fib.reached)
 
-    def take_reached(self) -> list[tuple[Flow, NodeId]]:
-        """Targets of our own publishers that no way leads to, or one that may not have before."""
+    def take_reached(self) -> list[tuple[Flow, NodeId, LinkId | None]]:
+        """Targets of our own publishers whose way is another or none, and the link it led by."""
         reached, self._fib.reached = self._fib.reached, []
         return reached
 

@@ -180,8 +180,8 @@ class Fib:
         self._router = router
         self.abandoned: list[tuple[Flow, LinkId, SnsId]] = []
         "Sets with streams that no node is left for: the streams are to be ended."
-        self.reached: list[tuple[Flow, NodeId]] = []
-        "Targets of our own publishers that no way leads to, or one that may not have before."
+        self.reached: list[tuple[Flow, NodeId, LinkId | None]] = []
+        "Targets of our own publishers whose way is another or none, and the link that it led by."
         self.changes = 0
         "Goes up whenever something may go elsewhere, or nowhere any more."
         self.unsettled: dict[Flow, None] = {}
@@ -391,6 +391,16 @@ class Fib:
         old.streams -= 1
         return None if old.streams else self._drop(flow, link, sns_id)
 
+    def _decide(self, flow: Flow, before: dict[NodeId, LinkId]) -> None:
+        """Ask for the way to each target whose way may be another by now."""
+        undecided, flow.undecided = flow.undecided, set()
+        for node in sorted(undecided & flow.targets):
+            route = flow.routes[node] = self._router.route(flow, node)
+            if isinstance(flow.key, FromClient):
+                old = before.get(node, route.link)
+                if route.link is None or flow.unreached_at or old != route.link:
+                    self.reached.append((flow, node, old))
+
     def settle(self, flow: Flow) -> list[SnsUpdate]:
         """Give each target to the link that leads to it; the updates to tell the peers."""
         self.refresh(flow)
@@ -399,17 +409,13 @@ class Fib:
             return []
         self.changes += 1
         flow.settled = True
-        undecided, flow.undecided = flow.undecided, set()
         lost, flow.lost = flow.lost, set()
-        for node in sorted(undecided & flow.targets):
-            route = flow.routes[node] = self._router.route(flow, node)
-            if isinstance(flow.key, FromClient) and (route.link is None or flow.unreached_at):
-                self.reached.append((flow, node))
+        before = {node: link for link, out in flow.outs.items() for node in out.nodes}
+        self._decide(flow, before)
         wanted: dict[LinkId, set[NodeId]] = {}
         for node, route in flow.routes.items():
             if route.link is not None:
                 wanted.setdefault(route.link, set()).add(node)
-        before = {node: link for link, out in flow.outs.items() for node in out.nodes}
         moved = {
             node
             for link, nodes in wanted.items()

@@ -284,6 +284,26 @@ def test_what_came_while_no_way_led_there_comes_when_one_does() -> None:
     assert sorted(diamond.sub.places) == [(0, 0), (1, 0), (2, 0)]
 
 
+def test_a_way_is_taken_back_after_something_was_sent_that_way() -> None:
+    """A Via stood still; it is heard again before it knows that its other link is closed."""
+    diamond = Diamond()
+    near, far = diamond.ways[0]
+    diamond.origin.suspicion.silent(near.here.id, diamond.net.now)
+    diamond.net.run(0.5)
+    far.cut(noticed_by=(diamond.edge,))
+    diamond.net.run(10.0)
+    assert len(diamond.edge.repairs) == 0
+    diamond.origin.suspicion.heard(near.here.id, diamond.net.now)
+    diamond.net.run(0.0)
+    stream = diamond.pub.open(diamond.alias, 1, *objects_of(0))
+    diamond.net.run(0.1)
+    assert diamond.sub.places == []
+    far.here.relay.link_closed(far.here, diamond.net.now)
+    stream.write(*objects_of(1), fin=True)
+    diamond.net.run(1.0)
+    assert diamond.sub.places == [(1, 0), (1, 1)]
+
+
 def test_nothing_is_left_over() -> None:
     diamond = Diamond()
     stream = diamond.pub.open(diamond.alias, 0, *objects_of(0))
