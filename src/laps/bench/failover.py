@@ -120,6 +120,8 @@ class CountingReader:
     numbers: set[int] = field(default_factory=set)
     duplicates: int = 0
     first: int | None = None
+    given_up: int = 0
+    "Objects that have not come after an earlier kill."
     pause_s: float = 0.0
     last_at: float = 0.0
     session: client.Session | None = None
@@ -135,10 +137,17 @@ class CountingReader:
         self.numbers.add(number)
 
     def missing(self, written: int) -> int:
-        """How many of so many have not come."""
+        """How many of so many have not come, but for those that were given up earlier."""
         if self.first is None:
             return written
-        return written - self.first - sum(self.first <= it < written for it in self.numbers)
+        came = sum(self.first <= it < written for it in self.numbers)
+        return written - self.first - came - self.given_up
+
+    def give_up(self, written: int) -> int:
+        """Wait no more for what is missing of so many; how many those are."""
+        missing = self.missing(written)
+        self.given_up += missing
+        return missing
 
 
 @dataclass(slots=True)
@@ -233,7 +242,7 @@ class Bench:
             )
             repair_s = time.monotonic() - died
         await asyncio.sleep(1.0)
-        lost = sum(reader.missing(written) for reader in self.readers)
+        lost = sum(reader.give_up(written) for reader in self.readers)
         pause_s = max(reader.pause_s for reader in self.readers)
         await asyncio.to_thread(relay.start)
         return Kill(row, detection_s, pause_s, repair_s, lost)

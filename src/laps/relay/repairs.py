@@ -228,6 +228,7 @@ class Repairs:
         if repair is None:
             if not (track.is_wanted or _broken(track)):
                 return
+            track.is_repaired = True
             self._outcome.begun()
             holes = Holes(track.cached, since)
             repair = self._open[key] = _Repair(key, holes, now, since, settled_at)
@@ -309,7 +310,7 @@ class Repairs:
         self._forget_requests(repair)
         del self._open[repair.key]
         if track is not None:
-            track.is_mending = False
+            track.is_mending = track.is_repaired = False
             track.repaired_since = repair.since
             self._give_up_streams(repair, track, now)
             track.in_order.end(track, now)

@@ -42,6 +42,7 @@ class DatagramOwner(Protocol):
     fragments: TrackFragments | None
     positions: Positions
     is_mending: bool
+    is_repaired: bool
 
     @property
     def subscribers(self) -> Mapping[Client, Subscriber]:
@@ -71,7 +72,7 @@ class Datagrams:
         if item is None or item.alias != self._track.alias:
             return self._pass_datagram(data, exclude)
         group = self._track.cached.groups.get(item.group)
-        if self._track.is_mending and is_too_late(item.group, source, self._track.cached):
+        if is_too_late(self._track, item.group, source, self._shared.may_send):
             self._shared.counters.duplicates += 1
             return None
         carried = carried_of(item) if item.extensions else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from laps.routing.forwarding import FromPeer
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from laps.tracks.cache import CachedTrack
     from laps.tracks.cached_stream import CachedStream
+    from laps.tracks.positions import Positions
     from laps.tracks.publication import Source
     from laps.tracks.streams import IncomingStream
 
@@ -49,10 +50,28 @@ def first_missing(kept: Iterable[CachedStream]) -> int:
     return first
 
 
-def is_too_late(group: int, source: Source, cached: CachedTrack) -> bool:
-    """Whether a repair brings a group that was here, and has been let go since."""
-    gone = group not in cached.groups and cached.history.has_let_go(group)
-    return gone and isinstance(source, FromPeer)
+class Repaired(Protocol):
+    """A track, as far as repairs have to do with it."""
+
+    cached: CachedTrack
+    positions: Positions
+    is_mending: bool
+    is_repaired: bool
+
+
+def is_too_late(
+    track: Repaired, group: int, source: Source, may_send: Callable[[Source], bool]
+) -> bool:
+    """Whether a repair brings a group that was here, and has been let go since.
+
+    Where no relay on its way has died, and nobody else sends the track, it may have begun anew.
+    """
+    if not (track.is_repaired and isinstance(source, FromPeer)):
+        return False
+    if group in track.cached.groups or not track.cached.history.has_let_go(group):
+        return False
+    others = (it for it in track.positions if it != source)
+    return track.is_mending or any(map(may_send, others))
 
 
 def is_of_another_life(

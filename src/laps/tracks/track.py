@@ -104,6 +104,8 @@ class Track:
         self.in_order = InOrder()
         self.is_mending = False
         "A relay on its way is gone, and what is missing is asked for: it may come in any order."
+        self.is_repaired = False
+        "Something may be missing, for that reason or another, and is asked for."
         self.lost_before = Location(0, 0)
         "What is missing up to here was counted by an earlier repair."
         self.repaired_since: float | None = None
@@ -119,8 +121,7 @@ class Track:
         self.final: Location | None = None
         "Where it ended, as a publisher that has left said apart from the objects."
         self.ending: tuple[int, str, frozenset[Subscriber]] | None = None
-        """It has ended, with this code and reason; those who subscribed by then are told when no
-        stream is open."""
+        "It has ended: the code, the reason, and who is told of it when no stream is open."
         self.new_group: tuple[int, int] | None = None
         "The last new group that another relay was asked for, and the largest group at that time."
         self.leaving_at: float | None = None
@@ -352,7 +353,7 @@ class Track:
         if other is not None:
             self._stand_by(stream, other, now)
             return False
-        if self.is_mending and is_too_late(key[0], stream.source, self.cached):
+        if is_too_late(self, key[0], stream.source, self.shared.may_send):
             return False
         earlier = () if stream.is_rest else self.kept_of(*key)
         if any(is_again(stream, it, rest, self.shared.may_send, now) for it in earlier):
@@ -423,8 +424,7 @@ class Track:
         fetch = self.shared.upstream_fetches.get(header.request_id)
         if fetch is None:
             return
-        out = FetchedStream(fetch)
-        stream.outs.append(out)
+        stream.outs.append(out := FetchedStream(fetch))
         out.finish(data, now) if fin else out.write(data, now)
 
     def stream_broke(self, stream: IncomingStream, now: float) -> None:

@@ -135,27 +135,36 @@ def test_the_end_of_a_stream_that_has_been_whole_for_long_is_nothing_new(world: 
     assert len(world.app.got) == 1
 
 
-@pytest.mark.parametrize("mending", [False, True])
+# What is asked for, whether a relay has died, and whether another source goes on with the track.
+TOO_LATE = [(False, False, True), (True, False, False), (True, False, True), (True, True, False)]
+
+
+def let_go(world: World, group: int, *, repaired: bool, mending: bool, goes_on: bool) -> None:
+    """A group that was here is here no more; something of the track is missing, or not."""
+    world.track.cached.history.dropped(group, None)
+    del world.track.cached.groups[group]
+    world.track.is_repaired, world.track.is_mending = repaired, mending
+    if goes_on:
+        world.fib.install(ONE_WAY, (), local=True)
+
+
+@pytest.mark.parametrize(("repaired", "mending", "goes_on"), TOO_LATE)
 def test_a_repair_that_brings_what_was_let_go_meanwhile_is_too_late(
-    world: World, mending: bool
+    world: World, repaired: bool, mending: bool, goes_on: bool
 ) -> None:
     data = world.head(7) + WHOLE
     arriving(world, data).finish(b"", world.now)
-    world.track.cached.history.dropped(7, None)
-    del world.track.cached.groups[7]
-    world.track.is_mending = mending
+    let_go(world, 7, repaired=repaired, mending=mending, goes_on=goes_on)
     world.incoming(OTHER_WAY).finish(data, world.now)
-    assert world.app.got == [data] * (1 if mending else 2)
+    assert world.app.got == [data] * (1 if repaired and (mending or goes_on) else 2)
 
 
-@pytest.mark.parametrize("mending", [False, True])
+@pytest.mark.parametrize(("repaired", "mending", "goes_on"), TOO_LATE)
 def test_a_datagram_that_was_let_go_meanwhile_comes_too_late_with_a_repair(
-    world: World, mending: bool
+    world: World, repaired: bool, mending: bool, goes_on: bool
 ) -> None:
     data = encode_datagram(DatagramObject(world.track.alias, 7, 0), BETWEEN_RELAYS)
     world.track.datagrams.receive(data, ONE_WAY, None, world.now)
-    world.track.cached.history.dropped(7, None)
-    del world.track.cached.groups[7]
-    world.track.is_mending = mending
+    let_go(world, 7, repaired=repaired, mending=mending, goes_on=goes_on)
     world.track.datagrams.receive(data, OTHER_WAY, None, world.now)
-    assert len(world.app.datagrams) == (1 if mending else 2)
+    assert len(world.app.datagrams) == (1 if repaired and (mending or goes_on) else 2)
