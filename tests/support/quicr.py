@@ -338,10 +338,11 @@ class QuicrApp:
         mask: int = 0,
         datagrams: bool = False,
         datagram_id: int | None = None,
+        since: Location | None = None,
     ) -> Media:
         if datagrams and datagram_id is None:
             datagram_id = next(self._datagram_ids)
-        stream = self.session.open(Subscribe(_bytes(name), mask, intent, datagram_id))
+        stream = self.session.open(Subscribe(_bytes(name), mask, intent, datagram_id), since)
         media = self.media[stream.id] = Media(self, stream, datagram_id)
         self.net.run()
         return media

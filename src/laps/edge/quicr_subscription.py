@@ -165,8 +165,12 @@ class QuicrSubscription(EdgeSubscription):
 
     def _start(self, largest: Location | None) -> Location:
         known = self.known if self.is_new else largest
-        if self._wants_all or known is None:
+        if known is None:
             return Location(0, 0)
+        if self._wants_all:
+            since = self.stream.since or Location(0, 0)
+            # A publisher that is not there yet has begun anew.
+            return since if since <= _after(known) else Location(0, 0)
         if self.intent is Intent.WAIT_UP:
             return Location(known.group + 1, 0)
         return _after(known)

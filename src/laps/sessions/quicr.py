@@ -7,7 +7,8 @@ A stream is opened by who wants the media, with SUBSCRIBE, or by who has it, wit
     PUBLISH_INTENT    media                                PUBLISH_INTENT_OK, SUBSCRIBE_REPLY,
                                                            SUBSCRIBE_CANCEL, RELAY_REDIRECT
 
-where media is START_POINT, FRAGMENT and FIN. Either side ends it by closing its half; then the
+where media is START_POINT, FRAGMENT and FIN. START_POINT ahead of SUBSCRIBE says where somebody who
+catches up goes on. Either side ends it by closing its half; then the
 other closes its own. A relay opens streams too, with PUBLISH_INTENT, for the tracks that a
 subscription with a mask has found. Whatever has no place is a QuicrViolation, and ends the session.
 """
@@ -35,6 +36,7 @@ from laps.wire.quicr.messages import (
 
 if TYPE_CHECKING:
     from laps.sessions.moqt import Wire
+    from laps.types import Location
     from laps.wire.quicr.messages import Message
 
 _MEDIA: Final = (StartPoint, Fragment, Fin)
@@ -62,6 +64,8 @@ class ControlStream:
     "We opened it."
     opening: Subscribe | PublishIntent | None = None
     "What it was opened with; None until that has come."
+    since: Location | None = None
+    "Where who opened it with SUBSCRIBE goes on, if it has said so."
     order: MediaOrder = field(default_factory=MediaOrder)
     "Of the fragments that the other side sends."
     final: Fin | None = None
@@ -132,6 +136,9 @@ class QuicrSession:
         messages = stream.reader.feed(data)
         self._hold(stream.reader.held_bytes - held)
         for message in messages:
+            if stream.opening is None and isinstance(message, StartPoint):
+                self._goes_on(stream, message)
+                continue
             self._check(stream, message)
             events.append(Said(stream, message))
         if fin:
@@ -163,12 +170,20 @@ class QuicrSession:
         self._tidy(stream)
         return Closed(stream, well)
 
+    def _goes_on(self, stream: ControlStream, message: StartPoint) -> None:
+        """Who is about to subscribe has had what lies before."""
+        if stream.since is not None:
+            raise violation("a second StartPoint ahead of Subscribe")
+        stream.since = message.start
+
     def _check(self, stream: ControlStream, message: Message) -> None:
         """Refuse what has no place here, or not now."""
         opening = stream.opening
         if opening is None:
             if not isinstance(message, Subscribe | PublishIntent):
                 raise violation(f"{_name(message)} opens no control stream")
+            if stream.since is not None and isinstance(message, PublishIntent):
+                raise violation("PublishIntent behind a StartPoint")
             stream.opening = message
             self.began = True
             return
@@ -199,10 +214,15 @@ class QuicrSession:
 
     # -- what we say -------------------------------------------------------------------------------
 
-    def open(self, opening: Subscribe | PublishIntent) -> ControlStream:
-        """A stream of our own."""
+    def open(
+        self, opening: Subscribe | PublishIntent, since: Location | None = None
+    ) -> ControlStream:
+        """A stream of our own; of what is subscribed to, we have what lies before `since`."""
         stream_id = self._wire.open_stream()
-        stream = self.streams[stream_id] = ControlStream(stream_id, ours=True, opening=opening)
+        stream = ControlStream(stream_id, ours=True, opening=opening, since=since)
+        self.streams[stream_id] = stream
+        if since is not None:
+            self.send(stream, StartPoint(since))
         self.send(stream, opening)
         return stream
 

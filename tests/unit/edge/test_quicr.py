@@ -346,7 +346,9 @@ def test_a_stream_that_says_nothing_is_nothing() -> None:
 # -- what breaks the protocol ----------------------------------------------------------------------
 
 BROKEN = [
-    [StartPoint(Location(0, 0))],
+    [StartPoint(Location(0, 0)), StartPoint(Location(0, 1))],
+    [StartPoint(Location(0, 0)), PublishIntent(b"demo/t")],
+    [StartPoint(Location(0, 0)), Fin(Location(0, 1))],
     [SubscribeCancel(b"demo/t")],
     [PublishIntentOk()],
     [Subscribe(b"demo/t"), Fin(Location(0, 0))],

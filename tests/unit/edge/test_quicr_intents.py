@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from laps.types import Location
 from laps.wire.quicr.fragments import cut
 from laps.wire.quicr.messages import Intent, Response, Terms
 from support.moqt import MoqtNet
@@ -199,3 +200,33 @@ def test_a_subscription_begins_where_its_intent_says(
         assert media.closed is None  # whoever publishes it next goes on with it
         assert media.fins == []
     check_empty(net)
+
+
+@pytest.mark.parametrize("relays", [1, 3], ids=["near", "far"])
+@pytest.mark.parametrize("to", [False, True], ids=["to stream", "to datagrams"])
+@pytest.mark.parametrize(
+    ("since", "first"),
+    [
+        (Location(0, 1), 1),
+        (Location(1, 0), 3),
+        (Location(1, 1), 4),
+        (Location(1, 2), 0),  # nobody is there yet: the publisher has begun anew
+        (Location(9, 0), 0),
+    ],
+)
+def test_who_catches_up_is_sent_what_it_does_not_have(
+    since: Location, first: int, to: bool, relays: int
+) -> None:
+    assert TRACK[3:5] == [(1, 0), (1, 1)]
+    net = MoqtNet()
+    row = net.chain(relays)
+    pub = Publisher(net, datagrams=False)
+    pub.publish()
+    pub.send(*TRACK[:4])
+    net.run(1)
+    media = QuicrApp(net, row[-1]).subscribe("demo/t", CATCH_UP, datagrams=to, since=since)
+    net.run(1)
+    pub.send(*TRACK[4:])
+    net.run(1)
+    assert media.places == TRACK[first:]
+    assert media.starts[:1] == ([TRACK[first]] if first else [])

@@ -135,9 +135,23 @@ def test_there_is_one_of_each_message() -> None:
     assert {type(message) for message in MESSAGES} == set(Message.__args__)
 
 
+def test_who_catches_up_says_where_it_goes_on_ahead_of_the_subscribe() -> None:
+    talk = Talk()
+    (event,) = talk.hear(StartPoint(Location(4, 2)), SUBSCRIBE)
+    assert isinstance(event, Said)
+    assert (event.message, event.stream.since) == (SUBSCRIBE, Location(4, 2))
+    ours = talk.session.open(SUBSCRIBE, Location(5, 0))
+    assert talk.said(ours.id) == [StartPoint(Location(5, 0)), SUBSCRIBE]
+    assert "StartPoint" in violates(talk, StartPoint(Location(4, 3)))
+
+
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
 def test_a_stream_is_opened_with_two_messages_only(message: Message) -> None:
     talk = Talk()
+    if isinstance(message, StartPoint):
+        assert talk.hear(message) == []  # a SUBSCRIBE has to follow
+        assert "StartPoint" in violates(talk, PublishIntent(b"demo/t"))
+        return
     if not isinstance(message, Subscribe | PublishIntent):
         assert type(message).__name__ in violates(talk, message)
         return

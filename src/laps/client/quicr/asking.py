@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from laps.client.quicr.channel import QuicrChannel
     from laps.sessions.quicr import ControlStream
+    from laps.types import Location
     from laps.wire.quicr.messages import Message, Subscribe
 
 # As the text recommends. Relays forget a subscription after 30 s: several can get lost.
@@ -59,6 +60,8 @@ class Asking:
         "When the relay has said yes."
         self.outcome: asyncio.Future[Outcome] = channel.loop.create_future()
         self.stream: ControlStream | None = None
+        self.since: Location | None = None
+        "What lies before it has been given, and need not come."
         self._message = message
         self._renewed_at: float | None = None
         if message is not None:
@@ -67,7 +70,7 @@ class Asking:
     def begin(self) -> None:
         """Ask."""
         if self._message is not None:
-            self.channel.open(self._message, self)
+            self.channel.open(self._message, self, self.since)
 
     @property
     def over(self) -> bool:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from laps.client.quicr.outflow import QuicrOutflow
     from laps.net.transport import Transport
     from laps.sessions.quicr import ControlStream, Event
+    from laps.types import Location
     from laps.wire.quicr.messages import Datagram, Message, Subscribe
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,9 @@ class QuicrChannel(Carrier):
         self.malformed_datagrams = 0
         self._unanswered_users: set[object] = set()
         self._datagram_ids = 0
-        self._opening: deque[tuple[Subscribe | PublishIntent, StreamUser]] = deque()
+        self._opening: deque[tuple[Subscribe | PublishIntent, StreamUser, Location | None]] = (
+            deque()
+        )
         "Streams that the relay does not allow yet."
 
     @property
@@ -100,16 +103,18 @@ class QuicrChannel(Carrier):
 
     # -- streams of our own ------------------------------------------------------------------------
 
-    def open(self, opening: Subscribe | PublishIntent, user: StreamUser) -> None:
+    def open(
+        self, opening: Subscribe | PublishIntent, user: StreamUser, since: Location | None = None
+    ) -> None:
         """Open a control stream, as soon as the relay allows another one."""
-        self._opening.append((opening, user))
+        self._opening.append((opening, user, since))
         self._open_next()
 
     def _open_next(self) -> None:
         while self._opening and self.alive:
-            opening, user = self._opening[0]
+            opening, user, since = self._opening[0]
             try:
-                stream = self.session.open(opening)
+                stream = self.session.open(opening, since)
             except StreamLimitReached:
                 return  # `writable` follows
             except ConnectionClosed:
@@ -189,7 +194,7 @@ class QuicrChannel(Carrier):
         return ()
 
     def _lost(self) -> None:
-        users = [*self.users.values(), *(user for _, user in self._opening)]
+        users = [*self.users.values(), *(user for _, user, _ in self._opening)]
         self.users.clear()
         self.media.clear()
         self._opening.clear()

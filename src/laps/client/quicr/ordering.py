@@ -54,6 +54,11 @@ class Missing:
         while len(self._places) > REMEMBERED:
             self._places.popitem(last=False)
 
+    @property
+    def first(self) -> Location | None:
+        """The first of them that is remembered."""
+        return min(self._places, default=None)
+
     def came(self, place: Location) -> None:
         """An object is there."""
         if self._places and place in self._places:

@@ -168,9 +168,18 @@ class QuicrSubscription(Following):
         )
         if self._begin is not None:
             feed.floor = self._begin
+        if self._catching_up:
+            feed.since = self._since()
         self._add(feed)
         feed.begin()
         return feed
+
+    def _since(self) -> Location | None:
+        """Where to go on, so that relays need not send what has been given."""
+        since = self._minimum if self._merge.covered is None else self._merge.covered
+        if (missing := self._missing.first) is not None:
+            since = min(since, missing)
+        return since if since > Location(0, 0) else None
 
     def _order(self, intent: Intent) -> DatagramOrder | None:
         if not self._datagrams:
