@@ -40,7 +40,7 @@ class Loop:
     node_id: NodeId
     passed: frozenset[NodeId]
     lasted_s: float
-    "Since it was seen there first, or anywhere if it began there."
+    "Since it was seen there first, or anywhere if it began there; and since it was sent anew."
     at: float
     "When it came back."
 
@@ -55,6 +55,7 @@ class Trail:
     """The way of one object."""
 
     began: float
+    "When it first arrived anywhere, of the last time that it was sent anew."
     reached: dict[NodeId, float] = field(default_factory=dict)
     hops: list[tuple[NodeId, NodeId]] = field(default_factory=list)
     "From and to, in the order of arrival."
@@ -140,8 +141,10 @@ class Trace:
         trail = self.trails.get(made)
         if trail is None:
             trail = self.trails[made] = Trail(now)
+        elif len(link.passed) == 1:  # by a repair: what went round then is another loop
+            trail.began = now
         if to in link.passed:
-            first = trail.reached.get(to, trail.began)
+            first = max(trail.reached.get(to, 0.0), trail.began)
             self.loops.append(Loop(made, to, link.passed, now - first, now))
         elif to in trail.reached:
             self.repeats.append((made, to))

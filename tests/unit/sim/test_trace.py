@@ -80,6 +80,15 @@ def test_what_comes_back_is_a_loop_and_what_comes_by_another_way_is_not() -> Non
     assert str(loop).endswith("came back to 0:2 after 0.500 s by way of 0:1 0:2 0:3")
 
 
+def test_a_loop_of_what_was_sent_anew_is_another() -> None:
+    trace = Trace()
+    trace.data(link(A), B, 3, stream(1, 1), True, 2.0)
+    trace.data(link(A), C, 3, stream(1, 1), True, 5.0)
+    trace.data(link(C, A), B, 3, stream(1, 1), True, 5.1)
+    trace.data(link(B, C, A), A, 3, stream(1, 1), True, 5.2)
+    assert [round(loop.lasted_s, 3) for loop in trace.loops] == [0.2]
+
+
 def test_datagrams_are_followed_too() -> None:
     trace = Trace()
     payload = b"".join(n.to_bytes(4) for n in (5, 9, 0))
