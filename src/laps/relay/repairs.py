@@ -135,8 +135,10 @@ class Repairs:
         "A heap of when each is asked again."
         self._count = 0
         self._last_id = 0
-        self._lost_ways: deque[tuple[float, Iterator[tuple[Flow, frozenset[NodeId]]]]] = deque()
-        "Flows whose way is gone, and since when what was sent that way may be lost."
+        self._lost_ways: deque[
+            tuple[float, SessionId | None, Iterator[tuple[Flow, frozenset[NodeId]]]]
+        ] = deque()
+        "Flows whose way is gone, since when what was sent that way may be lost, and the link."
         self._offered: deque[Iterator[TrackKey]] = deque()
         "Tracks that another relay has begun to offer."
         self._silent: deque[Iterator[FromPeer]] = deque()
@@ -157,10 +159,18 @@ class Repairs:
         name = track_of((info.namespace, info.name))
         self._offered.append(self._tracks.matching(announced, name))
 
-    def way_lost(self, flows: list[tuple[Flow, frozenset[NodeId]]], since: float) -> None:
-        """What our publishers sent to these nodes since a time may be lost with its way."""
+    def way_lost(
+        self,
+        flows: list[tuple[Flow, frozenset[NodeId]]],
+        since: float,
+        link_id: SessionId | None = None,
+    ) -> None:
+        """What our publishers sent to these nodes since a time may be lost with its way.
+
+        Who has no other way than by the same link still gets it, if the link is heard again.
+        """
         if flows:
-            self._lost_ways.append((since, iter(flows)))
+            self._lost_ways.append((since, link_id, iter(flows)))
 
     def tick(self, now: float) -> None:
         """Begin with what is new, and ask again."""
@@ -357,16 +367,18 @@ class Repairs:
         """
         left = MOST_SENT_AGAIN
         while self._lost_ways and left:
-            since, flows = self._lost_ways[0]
+            since, link_id, flows = self._lost_ways[0]
             if (item := next(flows, None)) is None:
                 self._lost_ways.popleft()
                 continue
             left -= 1
-            flow, nodes = item
-            track = self._tracks.get(flow.key.track) if isinstance(flow.key, FromClient) else None
+            flow, nodes = self._sets.flow(item[0].key), item[1]
+            if flow is None or not isinstance(flow.key, FromClient):
+                continue
+            track = self._tracks.get(flow.key.track)
             for node_id in () if track is None else sorted(nodes & flow.targets):
                 route = flow.routes.get(node_id)
-                if track is not None and route is not None and route.link is not None:
+                if track and route and route.link not in (None, link_id):
                     self.counters.sent += self._reach.replay(track, node_id, since, now, (), now)
 
     # -- messages ----------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ class Suspicion:
         link = self._links.links.get(link_id)
         srtt_s = 0.0 if link is None else link.srtt_us / 1e6
         flows = self._fib.published_on(link_id)
-        self._repairs.way_lost(flows, now - LOST_S - 2 * srtt_s)
+        self._repairs.way_lost(flows, now - LOST_S - 2 * srtt_s, link_id)
 
     def _break_off(self, passing: Passing, now: float) -> None:
         """Have clients given the rest of a stream from elsewhere.

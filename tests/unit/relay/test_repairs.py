@@ -304,6 +304,22 @@ def test_a_way_is_taken_back_after_something_was_sent_that_way() -> None:
     assert diamond.sub.places == [(1, 0), (1, 1)]
 
 
+def test_who_has_no_other_way_gets_nothing_twice_when_the_link_is_heard_again() -> None:
+    diamond = Diamond()
+    diamond.ways[1][0].cut()
+    diamond.net.run(10.0)
+    near = diamond.ways[0][0]
+    stream = diamond.pub.open(diamond.alias, 0, *objects_of(0))
+    diamond.net.run(0.1)
+    diamond.origin.suspicion.silent(near.here.id, diamond.net.now)
+    diamond.net.run(1.5)
+    assert diamond.origin.repairs.counters.sent == 0
+    diamond.origin.suspicion.heard(near.here.id, diamond.net.now)
+    stream.write(*objects_of(1), fin=True)
+    diamond.net.run(1.0)
+    assert diamond.sub.places == [(0, 0), (0, 1)]
+
+
 def test_nothing_is_left_over() -> None:
     diamond = Diamond()
     stream = diamond.pub.open(diamond.alias, 0, *objects_of(0))
