@@ -155,12 +155,12 @@ def bench_failover_command(
 
     Of Edges it is that of the subscribers and that of the publisher in turns; each client knows
     two. Exit status 1 if an object is missing or comes twice, or if one kill in twenty makes them
-    wait for more than 1.5 s, or 2.5 s for an Edge.
+    wait for more than 1.5 s.
     """
     from laps.bench import failover as bench_failover
 
-    if relay not in bench_failover.PAUSE_S:
-        raise ConfigError(f'--relay "{relay}": known are {", ".join(bench_failover.PAUSE_S)}')
+    if relay not in bench_failover.RELAYS:
+        raise ConfigError(f'--relay "{relay}": known are {", ".join(bench_failover.RELAYS)}')
     with err.status("measuring") as status:
         figures = bench_failover.measure(relay, kills, delay_ms, status.update)
     if as_json:
