@@ -8,7 +8,7 @@ is wrong about it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from laps.errors import RemoteProtocolError
 from laps.sim.clients import ObjectId, SubgroupReader, read_datagram
@@ -23,6 +23,11 @@ from laps.wire.objects import (
 if TYPE_CHECKING:
     from laps.sim.links import LinkEnd
     from laps.types import NodeId
+
+
+# What nobody saw for so long did not go round: it was in a wire that was cut, in a relay that stood
+# still, or in the cache of one that sends it again.
+STOOD_STILL_S: Final = 0.5
 
 
 @dataclass(slots=True)
@@ -40,7 +45,7 @@ class Loop:
     node_id: NodeId
     passed: frozenset[NodeId]
     lasted_s: float
-    "Since it was seen there first, or anywhere if it began there; and since it was sent anew."
+    "Since it was seen there first, or anywhere if it began there; and since it last stood still."
     at: float
     "When it came back."
 
@@ -55,7 +60,9 @@ class Trail:
     """The way of one object."""
 
     began: float
-    "When it first arrived anywhere, of the last time that it was sent anew."
+    "When it first arrived anywhere, since it last stood still."
+    moved: float
+    "When it last arrived anywhere."
     reached: dict[NodeId, float] = field(default_factory=dict)
     hops: list[tuple[NodeId, NodeId]] = field(default_factory=list)
     "From and to, in the order of arrival."
@@ -140,9 +147,10 @@ class Trace:
         link.other.lane.traffic.copies += 1
         trail = self.trails.get(made)
         if trail is None:
-            trail = self.trails[made] = Trail(now)
-        elif len(link.passed) == 1:  # by a repair: what went round then is another loop
+            trail = self.trails[made] = Trail(now, now)
+        elif now - trail.moved > STOOD_STILL_S:
             trail.began = now
+        trail.moved = now
         if to in link.passed:
             first = max(trail.reached.get(to, 0.0), trail.began)
             self.loops.append(Loop(made, to, link.passed, now - first, now))

@@ -80,7 +80,7 @@ def test_what_comes_back_is_a_loop_and_what_comes_by_another_way_is_not() -> Non
     assert str(loop).endswith("came back to 0:2 after 0.500 s by way of 0:1 0:2 0:3")
 
 
-def test_a_loop_of_what_was_sent_anew_is_another() -> None:
+def test_what_stood_still_did_not_go_round() -> None:
     trace = Trace()
     trace.data(link(A), B, 3, stream(1, 1), True, 2.0)
     trace.data(link(A), C, 3, stream(1, 1), True, 5.0)
