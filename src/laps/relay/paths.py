@@ -15,7 +15,7 @@ from laps.infobase.nodes import MOST_CHOSEN
 from laps.relay.pieces import MOST_TOLD
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from laps.infobase.nodes import Nodes, SessionId
     from laps.relay.exchange import Exchange
@@ -109,10 +109,14 @@ class Paths:
         changes = self._nodes.close_session(link_id, MOST_CHOSEN)
         return {change.node_id for change in changes}
 
-    def reselect(self, link_id: SessionId, now: float) -> None:
-        """Other ways than by a link may be preferred now, or this one again."""
+    def reselect(self, link_id: SessionId, beside: Iterable[SessionId], now: float) -> None:
+        """Other ways than by a link may be preferred now, or this one again.
+
+        Flows are shared anew among it and the links `beside` it to the same peer: one that has
+        targets on two of them would send everything twice.
+        """
         self._nodes.reselect(link_id, MOST_CHOSEN)
-        self._fib.share((link_id,))
+        self._fib.share((link_id, *beside))
         self.changed(self._nodes.via(link_id), now)
         self._sets.changed(now)
 

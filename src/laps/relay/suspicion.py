@@ -72,7 +72,7 @@ class Suspicion:
         """A link that was silent is heard again."""
         if link_id in self._avoided.suspect:
             self._avoided.suspect.discard(link_id)
-            self._paths.reselect(link_id, now)
+            self._paths.reselect(link_id, self._beside(link_id), now)
 
     def silent(self, link_id: SessionId, now: float) -> None:
         """Nothing is heard of a link, though it was asked."""
@@ -82,7 +82,14 @@ class Suspicion:
             for passing in self._data.open_streams(link_id):
                 self._break_off(passing, now)
             self._repairs.sources_silent(self._ingress.of_link(link_id))
-            self._paths.reselect(link_id, now)
+            self._paths.reselect(link_id, self._beside(link_id), now)
+
+    def _beside(self, link_id: SessionId) -> list[SessionId]:
+        """The other links to the same peer."""
+        peer_link = self._links.peer_links.get(link_id)
+        if peer_link is None or peer_link.peer is None:
+            return []
+        return [other for other in peer_link.peer.links if other != link_id]
 
     def set_silent(self, link_id: SessionId, sns_id: SnsId, now: float) -> None:
         """A peer says that nothing is heard of where a set comes from."""

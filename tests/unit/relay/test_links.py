@@ -397,6 +397,30 @@ def test_one_more_link_takes_some_tracks_and_streams_go_on() -> None:
     assert len(first.here.sets) + len(second.here.sets) == 20
 
 
+def test_a_track_goes_by_one_of_two_links_also_after_one_was_silent() -> None:
+    net, pub = Net(), App()
+    one, two = net.relay("1:1"), net.relay("1:2", Role.VIA, reflect=True)
+    edges = [net.relay(f"2:{number}") for number in (1, 2)]
+    wires = [net.wire(one, two), net.wire(one, two, mode=DATA_ONLY)]
+    for edge in edges:
+        net.wire(two, edge)
+    net.settle()
+    net.announce(one, pub, "a")
+    tracks = [f"a/{number}" for number in range(12)]
+    for track in tracks:
+        net.subscribe(edges[0], App(), track)
+    for wire in wires:
+        one.suspicion.silent(wire.here.id, net.now)
+        net.run(1.0)
+        one.suspicion.heard(wire.here.id, net.now)
+        net.run(1.0)
+    for track in tracks:
+        net.subscribe(edges[1], App(), track)
+    net.run(3.0)
+    sets = [nodes for wire in wires for nodes in wire.here.sets.values()]
+    assert sets == [{"2:1", "2:2"}] * len(tracks)
+
+
 def test_a_data_link_says_nothing_of_nodes_and_subscribes() -> None:
     net, sub = Net(), App()
     one, two, far = net.relay("1:1"), net.relay("1:2"), net.relay("1:3")
