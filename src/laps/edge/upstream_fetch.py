@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
     from laps.edge.context import Context
     from laps.edge.relay_queries import RelayQueries
+    from laps.infobase.nodes import SessionId
     from laps.tracks.track import Track
-    from laps.types import Location
+    from laps.types import Location, NodeId
     from laps.wire.moqt.messages import Message
 
 # A FETCH of which nothing arrives for this long is given up.
 FETCH_S: Final = 10.0
+# A relay that is asked and sends nothing may be dead, or on a way that is, which is known by then.
+AGAIN_S: Final = 1.0
 
 
 @dataclass(slots=True)
@@ -40,6 +43,10 @@ class FetchCounters:
     shared: int = 0
     "Those that waited for a range that somebody else had asked for."
     failed: int = 0
+
+
+Way = tuple["SessionId", tuple["NodeId", ...]] | None
+"A link, and the relays after it; None where none leads there."
 
 
 class FetchWaiter(Protocol):
@@ -64,7 +71,13 @@ class _Fetching:
     fetch: UpstreamFetch
     waiters: list[FetchWaiter]
     moved_at: float
-    "When something of it arrived the last time."
+    "When something of it arrived the last time,"
+    asked_at: float
+    "and when it was last asked for,"
+    way: Way = None
+    "and by which way."
+    looked_at: float = 0.0
+    "When it was last looked whether that way is still there."
 
 
 @dataclass(slots=True, eq=False)
@@ -73,9 +86,12 @@ class _FetchQuery:
 
     fetches: UpstreamFetches
     fetching: _Fetching
+    attempt: int
 
     def answered(self, message: Message | None, now: float) -> None:
         """As `Query.answered`."""
+        if self.attempt != self.fetching.fetch.attempt:
+            return
         if isinstance(message, FetchOk):
             self.fetches.accepted(self.fetching, message, now)
         elif message is None or isinstance(message, RequestError):
@@ -125,23 +141,49 @@ class UpstreamFetches:
         self._context.at(when, call)
 
     def _watch(self, fetching: _Fetching) -> None:
-        """Give it up when nothing has arrived of it for a while."""
+        """Ask again where the way to the relay is another, and give it up in the end."""
 
         def look(now: float) -> None:
-            if now < fetching.moved_at + FETCH_S:
-                self._watch(fetching)
-            else:
+            fetching.looked_at = now
+            if now >= fetching.moved_at + FETCH_S:
                 self.close(fetching, now, ok=False)
+                return
+            node_id = fetching.fetch.node_id
+            is_silent = now >= max(fetching.moved_at, fetching.asked_at) + AGAIN_S
+            if is_silent and node_id is not None and fetching.way != self._way(node_id):
+                self._ask_again(fetching, now)
+            self._watch(fetching)
 
         if fetching in self._open:
-            self._context.at(fetching.moved_at + FETCH_S, look)
+            wait_s = FETCH_S if fetching.fetch.node_id is None else AGAIN_S
+            look_at = max(fetching.moved_at, fetching.looked_at) + wait_s
+            self._context.at(min(look_at, fetching.moved_at + FETCH_S), look)
+
+    def _way(self, node_id: NodeId) -> Way:
+        """How a relay is reached now."""
+        choice = self._context.relay.nodes.best(node_id)
+        if choice is None:
+            return None
+        return choice.path.session, tuple(hop.node_id for hop in choice.path.info.path)
+
+    def _ask_again(self, fetching: _Fetching, now: float) -> None:
+        """Ask a relay that offers the track and can be reached for what has not arrived."""
+        track, fetch = fetching.track, fetching.fetch
+        fetching.asked_at = now
+        nodes = [it for it in self._context.elsewhere(track) if self._way(it) is not None]
+        if fetch.node_id is None or not nodes:
+            return
+        self._queries.cancel(fetch.node_id, fetch.request_id)
+        track.shared.upstream_fetches.pop(fetch.request_id, None)
+        fetch.asked_again(fetch.node_id if fetch.node_id in nodes else nodes[0])
+        self._send(fetching, fetch.next, now)
 
     def _ask(self, track: Track, start: Location, end: Location, now: float) -> _Fetching | None:
         if track.name is None:
             return None
-        request = Fetch(0, StandaloneFetch(track.name, start, end))
         publisher = self._context.publisher(track)
         if publisher is not None:
+            request = Fetch(0, StandaloneFetch(track.name, start, end))
             fetch = UpstreamFetch(track.cached, start, end, publisher.dialect, publisher=publisher)
             fetching = self._opened(track, fetch, now)
             fetch.request_id = publisher.fetch(request)
@@ -151,13 +193,22 @@ class UpstreamFetches:
             return None
         fetch = UpstreamFetch(track.cached, start, end, BETWEEN_RELAYS, node_id=nodes[0])
         fetching = self._opened(track, fetch, now)
-        query = _FetchQuery(self, fetching)
-        fetch.request_id = self._queries.ask(nodes[0], request, query, now, FETCH_S)
-        track.shared.upstream_fetches[fetch.request_id] = fetch
+        self._send(fetching, start, now)
         return fetching
 
+    def _send(self, fetching: _Fetching, start: Location, now: float) -> None:
+        """Ask another relay."""
+        track, fetch = fetching.track, fetching.fetch
+        assert track.name is not None  # noqa: S101 - or nobody would have been found to ask
+        assert fetch.node_id is not None  # noqa: S101 - it is a relay
+        request = Fetch(0, StandaloneFetch(track.name, start, fetch.end))
+        fetching.way = self._way(fetch.node_id)
+        query = _FetchQuery(self, fetching, fetch.attempt)
+        fetch.request_id = self._queries.ask(fetch.node_id, request, query, now, FETCH_S)
+        track.shared.upstream_fetches[fetch.request_id] = fetch
+
     def _opened(self, track: Track, fetch: UpstreamFetch, now: float) -> _Fetching:
-        fetching = _Fetching(track, fetch, [], now)
+        fetching = _Fetching(track, fetch, [], now, now)
         self._open.append(fetching)
         track.fetches.add(fetch)
         return fetching
@@ -188,7 +239,10 @@ class UpstreamFetches:
         fetch.is_noted = False
         for fetching in self._open:
             if fetching.fetch is fetch:
-                self._moved(fetching, now)
+                if fetch.is_broken:
+                    self._ask_again(fetching, now)
+                else:
+                    self._moved(fetching, now)
                 return
 
     def _moved(self, fetching: _Fetching, now: float) -> None:

@@ -58,6 +58,10 @@ class UpstreamFetch:
     "Who was asked; None if it is another relay."
     node_id: NodeId | None = None
     "The relay that was asked; None if it is a publisher here."
+    attempt: int = 1
+    "The relay that is asked may die: then it is asked again, or another is."
+    is_broken: bool = False
+    "What brought it broke off."
     answer: FetchOk | None = None
     is_finished: bool = False
     "All of it has arrived."
@@ -81,6 +85,19 @@ class UpstreamFetch:
     def __post_init__(self) -> None:
         self._reader = FetchReader(self.dialect)
         self.next = self.start
+
+    def broke_off(self) -> None:
+        """What brings it is gone."""
+        if not (self.is_finished or self.is_failed):
+            self.is_broken = True
+            self.cached.cache.events.append(FetchProgress(self))
+
+    def asked_again(self, node_id: NodeId) -> None:
+        """What has not arrived is asked for again, and comes on another stream."""
+        self.attempt += 1
+        self.node_id = node_id
+        self.is_broken = False
+        self._reader = FetchReader(self.dialect)
 
     def receive(self, data: bytes, *, fin: bool) -> bool:
         """Bytes of the answer; False if no more of them are taken.
@@ -205,19 +222,27 @@ class FetchedStream:
     def __init__(self, fetch: UpstreamFetch) -> None:
         self.over = False
         self._fetch = fetch
+        self._attempt = fetch.attempt
 
     def write(self, data: bytes | memoryview, now: float) -> bool:
         """As `OutStream.write`."""
-        self.over = self.over or not self._fetch.receive(bytes(data), fin=False)
+        self.over = self.over or self._is_late or not self._fetch.receive(bytes(data), fin=False)
         return not self.over
 
     def finish(self, data: bytes | memoryview, now: float) -> bool:
         """As `OutStream.finish`."""
-        if not self.over:
+        if not (self.over or self._is_late):
             self._fetch.receive(bytes(data), fin=True)
         self.over = True
         return True
 
     def reset(self, code: int, now: float) -> None:
-        """As `OutStream.reset`; whoever waits for the rest gives up after a while."""
+        """As `OutStream.reset`; what has not come is asked for again."""
+        if not (self.over or self._is_late):
+            self._fetch.broke_off()
         self.over = True
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether what it brings has been asked for again."""
+        return self._attempt != self._fetch.attempt

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laps.edge import fetching
+from laps.relay.roles import Role
 from laps.sessions.moqt import MoqtLimits
 from laps.tracks import upstream_fetch
+from laps.tracks.streams import SOURCE_LOST
 from laps.types import Location
 from laps.wire.moqt.codes import RequestCode, ResetCode
-from laps.wire.moqt.dialect import DRAFT14, DRAFT16
+from laps.wire.moqt.dialect import BETWEEN_RELAYS, DRAFT14, DRAFT16
 from laps.wire.moqt.fetch import EndOfRange, FetchWriter
 from laps.wire.moqt.messages import (
     Fetch,
@@ -589,3 +591,70 @@ def test_an_object_that_has_stalled_is_not_waited_for_for_ever() -> None:
     net.run(0.1)
     assert sub.fetched.places == [(0, 0)]
     assert is_unknown(sub.fetched.items[-1])
+
+
+class Ways:
+    """A publisher and a reader at two Edges, with two Vias between them."""
+
+    def __init__(self) -> None:
+        self.net = MoqtNet()
+        origin, edge = self.net.relay("1:1"), self.net.relay("1:2")
+        self.wires = []
+        for number in (1, 2):
+            via = self.net.relay(f"3:{number}", Role.VIA, reflect=True)
+            pairs_ = ((origin, via), (via, edge))
+            self.wires.append([self.net.wire(*it, 10 * number, extended=True) for it in pairs_])
+        for relay in (origin, edge):
+            self.net.edge(relay)
+        self.net.settle()
+        self.pub, self.sub = self.net.app(origin), self.net.app(edge)
+        alias = self.pub.publish("demo/t")
+        self.pub.stream(alias, 0, *objects_of(0, 1, 2))
+        self.net.run(0.5)
+
+    def lose(self) -> None:
+        """Nothing goes by the first way any more, and nobody knows."""
+        for wire in self.wires[0]:
+            wire.cut(noticed_by=())
+
+    def notice(self) -> None:
+        for wire in self.wires[0]:
+            for end in wire:
+                end.relay.link_closed(end, self.net.now)
+        self.net.run(0.0)
+
+
+def test_a_relay_is_asked_again_where_the_way_to_it_has_died() -> None:
+    ways = Ways()
+    ways.lose()
+    ways.sub.fetch("demo/t", (0, 0), (0, 3))
+    ways.net.run(0.3)
+    assert not ways.sub.heard_of(FetchOk)
+    ways.notice()
+    ways.net.run(1.5)
+    assert ways.sub.fetched.places == [(0, 0), (0, 1), (0, 2)]
+    assert ways.sub.fetched.finished
+    ways.net.run(15.0)
+    ways.net.check_empty()
+
+
+def test_what_breaks_off_is_asked_for_from_there_on() -> None:
+    net, pub, sub = stage(relays=2)
+    pub.publish_namespace("demo")
+    net.run(0.1)
+    sub.fetch("demo/t", (0, 0), (0, 3))
+    net.run(0.1)
+    (fetch,) = sub.edge.relay.tracks.shared.upstream_fetches.values()
+    broken = upstream_fetch.FetchedStream(fetch)
+    writer = FetchWriter(BETWEEN_RELAYS)
+    broken.write(writer.encode(Object(0, 0, 0, 128, payload=b"0")), net.now)
+    broken.reset(SOURCE_LOST, net.now)
+    sub.edge.perform(net.now)
+    net.run(0.1)
+    assert errands(pub) == [(Location(0, 0), Location(0, 3)), (Location(0, 1), Location(0, 3))]
+    assert not broken.write(b"late", net.now)
+    pub.answer_fetch(pub.last(Fetch), (0, 3), *fetched((0, 1), (0, 2)))
+    net.run(0.1)
+    assert sub.fetched.places == [(0, 0), (0, 1), (0, 2)]
+    assert sub.fetched.finished
+    net.check_empty()
