@@ -15,6 +15,7 @@ from laps.relay import data as data_module
 from laps.relay.exchange import Exchange
 from laps.relay.journal import PathWatch
 from laps.relay.pieces import LOOKS, MOST_IN_A_TURN, MOST_TOLD, in_pieces
+from laps.relay.repairs import MOST_SENT_AGAIN
 from laps.relay.subscribes import SubscribeExchange
 from laps.relay.timers import MOST_CALLS, Timers
 from laps.routing import forwarding
@@ -246,7 +247,8 @@ def test_flows_of_a_lost_link_are_written_down_some_at_a_time(
     calls = Calls(monkeypatch, forwarding.Fib, "_unsettle")
     link = net.wires[0].there
     most = calls.most(relay, net.now, lambda: relay.link_closed(link, net.now))
-    assert 0 < most <= 3 * MOST_IN_A_TURN
+    # Those whose last second is sent again, by another way, are settled ahead of their turn.
+    assert 0 < most <= 3 * (MOST_IN_A_TURN + MOST_SENT_AGAIN)
     assert len(net.wires[1].there.sets) == 2 * MANY
 
 
