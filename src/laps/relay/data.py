@@ -81,7 +81,7 @@ class DataPlane:
     @property
     def holding(self) -> bool:
         """Whether anything waits for its SNS."""
-        return bool(self._held)
+        return bool(self._held.queues)
 
     # -- from a publisher --------------------------------------------------------------------------
 

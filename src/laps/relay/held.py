@@ -46,19 +46,17 @@ class HeldData:
         """How long an item waits, and how much for each link."""
         self.limit_s = limit_s
         self._limit_bytes = limit_bytes
-        self._queues: dict[SessionId, _Queue] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._queues)
+        self.queues: dict[SessionId, _Queue] = {}
+        "By link; there are none where nothing waits."
 
     def add(self, link_id: SessionId, item: Held, size: int) -> Iterator[Held]:
         """Hold an item; those that are dropped to make room."""
-        self._queues.setdefault(link_id, _Queue()).items.append(item)
+        self.queues.setdefault(link_id, _Queue()).items.append(item)
         return self.grow(link_id, item, size)
 
     def grow(self, link_id: SessionId, item: Held, size: int) -> Iterator[Held]:
         """More of an item has arrived; those that are dropped to make room."""
-        queue = self._queues[link_id]
+        queue = self.queues[link_id]
         item.size += size
         queue.size += size
         while queue.size > self._limit_bytes:
@@ -66,23 +64,23 @@ class HeldData:
 
     def take(self, link_id: SessionId, sns_id: SnsId) -> list[Held]:
         """Those that waited for an SNS, which is known now."""
-        queue = self._queues.get(link_id)
+        queue = self.queues.get(link_id)
         if queue is None:
             return []
         taken = [item for item in queue.items if item.sns_id == sns_id]
         queue.items = deque(item for item in queue.items if item.sns_id != sns_id)
         queue.size -= sum(item.size for item in taken)
         if not queue.items:
-            del self._queues[link_id]
+            del self.queues[link_id]
         return taken
 
     def close_link(self, link_id: SessionId) -> None:
         """A link is closed, and what waited on it is of no use."""
-        self._queues.pop(link_id, None)
+        self.queues.pop(link_id, None)
 
     def expired(self, now: float) -> Iterator[tuple[SessionId, Held]]:
         """Take those that have waited for too long."""
-        for link_id, queue in list(self._queues.items()):
+        for link_id, queue in list(self.queues.items()):
             while queue.items and queue.items[0].deadline <= now:
                 yield link_id, self._pop(link_id, queue)
 
@@ -90,13 +88,13 @@ class HeldData:
         """Take the oldest of a link; the queue goes with the last."""
         item = queue.pop()
         if not queue.items:
-            del self._queues[link_id]
+            del self.queues[link_id]
         return item
 
     def next_expiry(self) -> float | None:
         """When `expired` has something to take."""
         due: float | None = None
-        for queue in self._queues.values():
+        for queue in self.queues.values():
             if queue.items and (due is None or queue.items[0].deadline < due):
                 due = queue.items[0].deadline
         return due

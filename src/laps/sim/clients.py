@@ -422,6 +422,13 @@ class SubgroupReader:
             pass
         return found
 
+    def passes(self, publisher: int, group: int, number: int) -> bool:
+        """Whether this is the object that comes next; then it counts as read."""
+        if self._unread or group != self._group or number != self._next:
+            return False
+        self._next += 1
+        return True
+
     def _read_header(self) -> None:
         view = self._unread
         kind, offset = decode_varint(view)

@@ -81,12 +81,12 @@ class Lane:
         flight_s = conditions.delay_s
         if conditions.jitter_s:
             flight_s += conditions.jitter_s * self._random()
-        arrival = now + flight_s
-        if conditions.bytes_per_s != inf:
-            sending_s = size / conditions.bytes_per_s
-            arrival += sending_s if urgent else sending_s + self.waiting_s
-            self.busy_until = max(self.busy_until, now) + sending_s
-        return arrival
+        if conditions.bytes_per_s == inf:
+            return now + flight_s
+        sending_s = size / conditions.bytes_per_s
+        free_at = self.busy_until if self.busy_until > now else now
+        self.busy_until = free_at + sending_s
+        return now + flight_s + (sending_s if urgent else sending_s + (free_at - now))
 
     def flight_s(self) -> float:
         """How long a packet is under way this time."""
@@ -102,14 +102,7 @@ class Lane:
 
     def reliable_arrival(self, size: int, *, urgent: bool) -> float:
         """When bytes sent now are there, sent again as often as they are lost."""
-        conditions = self.conditions
-        if conditions.bytes_per_s != inf:
-            arrival = self.arrival(size, urgent=urgent)
-        elif conditions.jitter_s:
-            flight_s = conditions.delay_s + conditions.jitter_s * self._random()
-            arrival = self._clock.now + flight_s
-        else:
-            arrival = self._clock.now + conditions.delay_s
+        conditions, arrival = self.conditions, self.arrival(size, urgent=urgent)
         if loss := conditions.loss:
             while self._random() < loss:
                 self.traffic.retransmissions += 1

@@ -263,16 +263,23 @@ class SimNode:
             except RemoteProtocolError as error:
                 self._violated(link, error)
             self.passed = self._alone
-        # As net: after data, few deadlines are sooner than they were.
-        if not is_data or relay.is_due or edge.is_due or relay.events:
+        if is_data:
+            self.flowed()
+        else:
             self.touched()
 
     def link_datagram(self, link: LinkEnd, data: bytes) -> None:
         """As `Host`."""
-        if self.relay is not None:
-            self._trace.datagram(link, self.node_id, data, self.clock.now)
-            self._pass(link)
-            self._call(link, partial(self.relay.link_datagram, link, data, self.now))
+        if self.relay is None:
+            return
+        self._trace.datagram(link, self.node_id, data, self.clock.now)
+        self._pass(link)
+        try:
+            self.relay.link_datagram(link, data, self.now)
+        except RemoteProtocolError as error:
+            self._violated(link, error)
+        self.passed = self._alone
+        self.flowed()
 
     def link_reset(self, link: LinkEnd, stream_id: int, code: int) -> None:
         """As `Host`."""
@@ -342,7 +349,7 @@ class SimNode:
         self.passed = joined
 
     def flowed(self) -> None:
-        """As `Place`."""
+        """As `Place`; as net, since after data few deadlines are sooner than they were."""
         relay, edge = self.relay, self.edge
         if relay is not None and edge is not None and (relay.is_due or edge.is_due or relay.events):
             self.touched()

@@ -21,6 +21,8 @@ from laps.wire.objects import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from laps.sim.links import LinkEnd
     from laps.types import NodeId
 
@@ -86,6 +88,8 @@ class Trace:
         "Objects in datagrams of which a wire has lost a copy by itself."
         self.violations: list[str] = []
         self._streams: dict[LinkEnd, dict[int, _Stream]] = {}
+        self._whole: dict[bytes, tuple[int, int, int]] = {}
+        "Publisher, group and number of objects that came whole, by their bytes: most come again."
 
     def data(
         self, link: LinkEnd, to: NodeId, stream_id: int, data: bytes, fin: bool, now: float
@@ -98,23 +102,34 @@ class Trace:
         if stream is None:
             stream = streams[stream_id] = _Stream()
         try:
-            if data and (payload := stream.decoder.whole(data)) is not None:
-                for publisher, group, number in stream.reader.read(payload):
-                    made = ObjectId(publisher, stream.track, group, number, False)
-                    self._arrived(link, to, made, now)
-                data = b""
-            for event in stream.decoder.feed(data) if data else ():
-                if isinstance(event, NewStreamHeader):
-                    stream.track = event.full_name_hash
-                elif not isinstance(event, ExistingStreamHeader):
-                    for publisher, group, number in stream.reader.read(event):
-                        made = ObjectId(publisher, stream.track, group, number, False)
-                        self._arrived(link, to, made, now)
+            for publisher, group, number in self._read(stream, data):
+                made = ObjectId(publisher, stream.track, group, number, False)
+                self._arrived(link, to, made, now)
         except (RemoteProtocolError, ValueError) as error:
             self.violations.append(f"to {format_node_id(to)}: {error}")
             streams[stream_id] = _Stream()
         if fin:
             streams.pop(stream_id, None)
+
+    def _read(self, stream: _Stream, data: bytes) -> Iterable[tuple[int, int, int]]:
+        """Publisher, group and number of each object that these bytes complete."""
+        decoder, reader = stream.decoder, stream.reader
+        known = self._whole.get(data)
+        if known is not None and decoder.is_between and reader.passes(*known):
+            return (known,)
+        found: list[tuple[int, int, int]] = []
+        if not reader.is_inside and (payload := decoder.whole(data)) is not None:
+            found = reader.read(payload)
+            # One that begins with a gap is another elsewhere.
+            if len(found) == 1 and not reader.is_inside and payload[0] == 0:
+                self._whole[data] = found[0]
+            return found
+        for event in decoder.feed(data) if data else ():
+            if isinstance(event, NewStreamHeader):
+                stream.track = event.full_name_hash
+            elif not isinstance(event, ExistingStreamHeader):
+                found += reader.read(event)
+        return found
 
     def datagram(self, link: LinkEnd, to: NodeId, data: bytes, now: float) -> None:
         """A datagram arrives."""

@@ -230,6 +230,13 @@ class DataStreamDecoder:
             self._remaining = 0
             raise
 
+    @property
+    def is_between(self) -> bool:
+        """Whether the bytes so far end with an object, so that a later one may follow."""
+        if self._remaining or self._unfinished or self._failure is not None:
+            return False
+        return self._expected_type == _EXISTING_STREAM_TYPE
+
     def whole(self, data: bytes) -> memoryview | None:
         """The payload of the next bytes, if they are a later object and nothing else.
 
