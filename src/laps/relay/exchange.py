@@ -19,7 +19,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from laps.types import NodePathItem, NodeType
+from laps.types import NodeInfo, NodePathItem, NodeType
 from laps.wire.peering import (
     MAX_PATH_NODES,
     NodeInfoAdv,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from laps.infobase.subscribes import Subscribes
     from laps.relay.extensions import Extensions
     from laps.relay.peers import Links, Peer
-    from laps.types import NodeId, NodeInfo, SubscribeInfo
+    from laps.types import NodeId, SubscribeInfo
     from laps.wire.peering import Message
 
 # A round trip that changed by less than a tenth, or by less than a millisecond, is the same.
@@ -81,14 +81,14 @@ class Exchange:
             return
         peers = self._control_peers()
         for node_id in node_ids:
+            choice = self._nodes.best(node_id)
             for peer in peers:
                 told = peer.told.get(node_id)
                 if told is None:
                     continue
-                info = self._advertisement(peer, node_id)
-                if info is None:
+                if choice is None or not self._may_tell(peer, node_id, choice):
                     self._withdraw(peer, node_id)
-                elif len(info.path) > len(told.path):  # bad news travels fast
+                elif choice.path.hops >= len(told.path):  # bad news travels fast
                     self._advertise(peer, [node_id])
             self._gathered[node_id] = None
         self.gather((), now)
@@ -178,18 +178,18 @@ class Exchange:
         choice = self._nodes.best(node_id)
         if choice is None or not self._may_tell(peer, node_id, choice):
             return None
-        path = choice.path
-        session_srtt_us = path.srtt_us - path.info.sum_srtt_us
-        item = NodePathItem(self._self_info.id, session_srtt_us)
-        return replace(path.info, path=(*path.info.path, item))
+        path, info = choice.path, choice.path.info
+        item = NodePathItem(self._self_info.id, path.srtt_us - info.sum_srtt_us)
+        where = info.contact, info.longitude, info.latitude
+        return NodeInfo(info.id, info.type, *where, (*info.path, item))
 
     def _may_tell(self, peer: Peer, node_id: NodeId, choice: Choice) -> bool:
-        path = choice.path
-        if node_id == peer.node_id or path.info.type is NodeType.STUB:
+        path, peer_id = choice.path, peer.node_id
+        if node_id == peer_id or path.info.type is NodeType.STUB:
             return False
-        if len(path.info.path) >= MAX_PATH_NODES:
+        if path.hops >= MAX_PATH_NODES:
             return False
-        if any(item.node_id == peer.node_id for item in path.info.path):
+        if any(item.node_id == peer_id for item in path.info.path):
             return False
         return path.carries_data or not peer.has_data
 

@@ -9,7 +9,8 @@ something that comes and goes, such as a link, and are not counted.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from laps.routing.forwarding import SnsIds
 from laps.tables import Table
@@ -143,43 +144,42 @@ def _counted(roots: tuple[object, ...], *, with_peers: bool) -> dict[str, int]:
 
 
 def _containers(roots: tuple[object, ...]) -> dict[int, tuple[Sized, list[str]]]:
-    """Each container once, with all the attributes that it is known by."""
+    """Each container once, with all the attributes that it is known by.
+
+    Those of all the objects that the roots are made of, by their attributes alone.
+    """
     found: dict[int, tuple[Sized, list[str]]] = {}
-    for part in _parts(roots):
+    seen, waiting = set(map(id, roots)), list[Any](roots)
+    while waiting:
+        part = waiting.pop()
         for name, value in _attributes(part):
-            if isinstance(value, CONTAINERS):
+            is_container, is_part = _kind(type(value))  # type: ignore[arg-type] # it is hashable
+            if is_container:
                 _, titles = found.setdefault(id(value), (value, []))
                 titles.append(f"{type(part).__name__}.{name}")
+            if is_part and id(value) not in seen:
+                seen.add(id(value))
+                waiting.append(value)
     return found
 
 
-def _parts(roots: tuple[object, ...]) -> Iterator[object]:
-    """The objects that these are made of, by their attributes alone."""
-    seen, waiting = set(map(id, roots)), list(roots)
-    while waiting:
-        part = waiting.pop()
-        yield part
-        for _, value in _attributes(part):
-            if type(value).__module__.startswith(ROOMS) and id(value) not in seen:
-                seen.add(id(value))
-                waiting.append(value)
+@cache
+def _kind(kind: type) -> tuple[bool, bool]:
+    """Whether objects of a type are containers, and whether a relay is made of them."""
+    return issubclass(kind, CONTAINERS), kind.__module__.startswith(ROOMS)
 
 
-def _attributes(part: object) -> Iterator[tuple[str, object]]:
+def _attributes(part: Any) -> Iterator[tuple[str, Any]]:
     yield from getattr(part, "__dict__", {}).items()
-    for name in _slots(type(part)):
+    for name in _slots(type(part)):  # type: ignore[arg-type] # it is hashable
         if hasattr(part, name):
             yield name, getattr(part, name)
 
 
-_SLOTS: Final[dict[type, tuple[str, ...]]] = {}
-
-
+@cache
 def _slots(kind: type) -> tuple[str, ...]:
-    if (found := _SLOTS.get(kind)) is not None:
-        return found
     names: list[str] = []
     for it in kind.__mro__:
         slots = it.__dict__.get("__slots__", ())
         names += (slots,) if isinstance(slots, str) else slots
-    return _SLOTS.setdefault(kind, tuple(names))
+    return tuple(names)

@@ -422,9 +422,14 @@ class SubgroupReader:
             pass
         return found
 
-    def passes(self, publisher: int, group: int, number: int) -> bool:
-        """Whether this is the object that comes next; then it counts as read."""
-        if self._unread or group != self._group or number != self._next:
+    @property
+    def is_between(self) -> bool:
+        """Whether the bytes so far end with an object."""
+        return self._next > 0 and not self._unread
+
+    def passes(self, group: int, number: int) -> bool:
+        """Whether this is what follows the last object; then it counts as read."""
+        if group != self._group or number != self._next:
             return False
         self._next += 1
         return True

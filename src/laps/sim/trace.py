@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Final
 from laps.errors import RemoteProtocolError
 from laps.sim.clients import ObjectId, SubgroupReader, read_datagram
 from laps.types import format_node_id
+from laps.wire.buffer import Incomplete, decode_varint
 from laps.wire.objects import (
     DataStreamDecoder,
     ExistingStreamHeader,
     NewStreamHeader,
     decode_datagram,
+    decode_object_header,
 )
 
 if TYPE_CHECKING:
@@ -37,6 +39,15 @@ class _Stream:
     decoder: DataStreamDecoder = field(default_factory=DataStreamDecoder)
     reader: SubgroupReader = field(default_factory=SubgroupReader)
     track: int = 0
+    unread: bytes = b""
+    "The beginning of an object that follows another and is not whole."
+    wanted: int = 0
+    "How long that object is."
+
+    @property
+    def is_between(self) -> bool:
+        """Whether an object has ended, and the next has not begun."""
+        return self.reader.is_between and self.decoder.is_between
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +99,8 @@ class Trace:
         "Objects in datagrams of which a wire has lost a copy by itself."
         self.violations: list[str] = []
         self._streams: dict[LinkEnd, dict[int, _Stream]] = {}
-        self._whole: dict[bytes, tuple[int, int, int]] = {}
-        "Publisher, group and number of objects that came whole, by their bytes: most come again."
+        self._known: dict[bytes, tuple[int, int, int]] = {}
+        "Publisher, group and number of objects, by their bytes: each comes to many nodes."
 
     def data(
         self, link: LinkEnd, to: NodeId, stream_id: int, data: bytes, fin: bool, now: float
@@ -113,22 +124,34 @@ class Trace:
 
     def _read(self, stream: _Stream, data: bytes) -> Iterable[tuple[int, int, int]]:
         """Publisher, group and number of each object that these bytes complete."""
-        decoder, reader = stream.decoder, stream.reader
-        known = self._whole.get(data)
-        if known is not None and decoder.is_between and reader.passes(*known):
+        if stream.unread:
+            data = stream.unread + data
+            if len(data) < stream.wanted:
+                stream.unread = data
+                return ()
+            stream.unread = b""
+        if not stream.is_between:
+            return self._decode(stream, data)
+        known = self._known.get(data)
+        if known is not None and stream.reader.passes(*known[1:]):
             return (known,)
+        stream.wanted = _size_of_one(data)
+        if len(data) < stream.wanted:
+            stream.unread = data
+            return ()
+        found = self._decode(stream, data)
+        if len(data) == stream.wanted and len(found) == 1:
+            self._known[data] = found[0]
+        return found
+
+    @staticmethod
+    def _decode(stream: _Stream, data: bytes) -> list[tuple[int, int, int]]:
         found: list[tuple[int, int, int]] = []
-        if not reader.is_inside and (payload := decoder.whole(data)) is not None:
-            found = reader.read(payload)
-            # One that begins with a gap is another elsewhere.
-            if len(found) == 1 and not reader.is_inside and payload[0] == 0:
-                self._whole[data] = found[0]
-            return found
-        for event in decoder.feed(data) if data else ():
+        for event in stream.decoder.feed(data):
             if isinstance(event, NewStreamHeader):
                 stream.track = event.full_name_hash
             elif not isinstance(event, ExistingStreamHeader):
-                found += reader.read(event)
+                found += stream.reader.read(event)
         return found
 
     def datagram(self, link: LinkEnd, to: NodeId, data: bytes, now: float) -> None:
@@ -173,3 +196,20 @@ class Trace:
             self.repeats.append((made, to))
         trail.reached.setdefault(to, now)
         trail.hops.append((link.other.host.node_id, to))
+
+
+def _size_of_one(data: bytes) -> int:
+    """The length of a later data object that these bytes begin, if it is one object of a publisher.
+
+    0 if it is something else, or not to be seen yet.
+    """
+    header = decode_object_header(data)
+    if not isinstance(header, ExistingStreamHeader):
+        return 0
+    end = header.header_length + header.data_length
+    try:
+        _, start = decode_varint(data, header.header_length)
+        size, start = decode_varint(data, start)
+    except Incomplete:
+        return 0
+    return end if start + size == end else 0

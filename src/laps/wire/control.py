@@ -162,6 +162,9 @@ class ControlDecoder:
             if header is not None and header.body_end <= len(self._view):
                 message = _decode_body(self._view, header)
                 self._offset = header.body_end
+                if self._offset == len(self._view):
+                    self._view = memoryview(b"")
+                    self._offset = 0
                 return message
         except RemoteProtocolError as error:
             self._failure = error

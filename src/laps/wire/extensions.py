@@ -5,9 +5,10 @@ or its length in front, and a count is checked against the bytes that are there.
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import chain
 from typing import Final, NamedTuple
 
 from laps.errors import InvalidEncoding
@@ -20,7 +21,7 @@ from laps.types import (
     SnsId,
     TrackKey,
 )
-from laps.wire.buffer import Cursor, encode_varint
+from laps.wire.buffer import Cursor, Incomplete, decode_varint, encode_varint
 from laps.wire.peering import CODECS, Codec, Message
 
 # MoQT lets a namespace have 32 parts and a full track name 4096 bytes.
@@ -443,9 +444,8 @@ def _encode_repair(message: RepairRequest) -> bytes:
         message.full_name_hash,
         message.age_ms,
     )
-    items = (
-        b"".join((bytes((item.kind,)), *map(encode_varint, item[1:]))) for item in message.have
-    )
+    # A kind is a byte, as any varint below 64.
+    items = map(encode_varint, chain.from_iterable(message.have))
     return b"".join((fixed, encode_varint(len(message.have)), *items))
 
 
@@ -454,18 +454,27 @@ def _decode_repair(cursor: Cursor) -> RepairRequest:
         cursor.take(_REPAIR.size, "hops, node ids, request_id, full_name_hash and age_ms")
     )
     count = _decode_count(cursor, "have_count", 4, MAX_HAVE)
-    have = tuple(_decode_have(cursor) for _ in range(count))
+    have = tuple(_decode_have(cursor, count))
     return RepairRequest(
         hops, NodeId(source), NodeId(target), request_id, TrackKey(key), age_ms, have
     )
 
 
-def _decode_have(cursor: Cursor) -> Have:
-    kind = cursor.u8("kind")
-    if kind >= len(_HAVE_KINDS):
-        raise InvalidEncoding(f"kind {kind} of what a node has is not known")
-    group, subgroup = cursor.varint("group"), cursor.varint("subgroup")
-    return Have(_HAVE_KINDS[kind], group, subgroup, cursor.varint("number"))
+def _decode_have(cursor: Cursor, count: int) -> Iterator[Have]:
+    """All at once: there may be hundreds, and each relay on the way reads them."""
+    view, offset = cursor.view, cursor.offset
+    try:
+        for _ in range(count):
+            kind = view[offset]
+            if kind >= len(_HAVE_KINDS):
+                raise InvalidEncoding(f"kind {kind} of what a node has is not known")
+            group, offset = decode_varint(view, offset + 1)
+            subgroup, offset = decode_varint(view, offset)
+            number, offset = decode_varint(view, offset)
+            yield Have(_HAVE_KINDS[kind], group, subgroup, number)
+    except (Incomplete, IndexError):
+        raise InvalidEncoding("the message ends inside have") from None
+    cursor.offset = offset
 
 
 def _encode_repaired(message: RepairResponse) -> bytes:

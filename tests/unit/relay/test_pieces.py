@@ -153,7 +153,7 @@ def test_peers_are_told_of_lost_nodes_some_at_a_time(
     beyond(peer, *nodes(MANY))
     net.run(5.0)
     assert all(len(it.told) >= MANY for it in relay.peers.values() if it.node_id != peer.id)
-    calls = Calls(monkeypatch, Exchange, "_advertisement")
+    calls = Calls(monkeypatch, Exchange, "_withdraw")
     link = net.wires[0].there
     most = calls.most(relay, net.now, lambda: relay.link_closed(link, net.now))
     assert 0 < most <= MOST_TOLD
