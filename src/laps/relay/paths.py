@@ -145,7 +145,7 @@ class Paths:
         """When `tick` wants to be called."""
         if self._left or self._nodes.is_settling:
             return 0.0
-        return min(self._differing.values(), default=None)
+        return min(self._differing.values()) if self._differing else None
 
     @property
     def is_idle(self) -> bool:

@@ -40,7 +40,7 @@ from laps.relay.settings import RelayCounters, RelaySettings
 from laps.relay.sizes import sizes_of
 from laps.relay.subscribes import SubscribeExchange
 from laps.relay.suspicion import Suspicion
-from laps.relay.timers import Due, Timers, earliest
+from laps.relay.timers import Due, Timers, earliest, tick_due
 from laps.routing.avoided import Avoided
 from laps.routing.forwarding import Fib
 from laps.routing.route import Router
@@ -427,8 +427,7 @@ class Relay:
     def tick(self, now: float) -> None:
         """Do what has fallen due."""
         self._timers.run(now)
-        for part in self._due:
-            part.tick(now)
+        tick_due(self._due, now)
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
@@ -475,6 +474,10 @@ class Relay:
         link = peer_link.link
         for effect in effects:
             match effect:
+                case ControlReceived(message):
+                    self.counters.control_received += 1
+                    if peer_link.peer is not None:
+                        self._receiving.receive(peer_link, peer_link.peer, message, now)
                 case SendControl():
                     self.links.write(peer_link, effect)
                 case EndStream(stream_id, code):
@@ -489,10 +492,6 @@ class Relay:
                     self._timers.at(now + self.settings.probe_s, partial(self._refuse, peer_link))
                 case PeerRefused():
                     link.close(CloseCode.GRACEFUL, effect.describe(self.id, dialled=link.dialled))
-                case ControlReceived(message):
-                    self.counters.control_received += 1
-                    if peer_link.peer is not None:
-                        self._receiving.receive(peer_link, peer_link.peer, message, now)
 
     def _refuse(self, peer_link: PeerLink, now: float) -> None:
         """A newcomer has waited for the peer that has its id to be gone, and it is not."""

@@ -32,6 +32,13 @@ def earliest(parts: Iterable[Due], due: float | None) -> float | None:
     return due
 
 
+def tick_due(parts: Iterable[Due], now: float) -> None:
+    """Have those of these do something whose time has come, also by what one before it did."""
+    for part in parts:
+        if (at := part.deadline()) is not None and at <= now:
+            part.tick(now)
+
+
 class Timers:
     """Calls for a time, made in the order of their times."""
 
