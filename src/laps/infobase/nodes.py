@@ -247,13 +247,12 @@ class Nodes:
         if any(item.node_id == self._self_id for item in info.path):
             self.counters.looped += 1
             return self._remove(session, info.id)
-        path = self._path(session, info)
         paths = self._paths.setdefault(info.id, {})
         held = paths.get(session)
         if held is not None and held.info == info:
             self.counters.duplicates += 1
             return None
-        paths[session] = path
+        paths[session] = self._path(session, info)
         self._sessions[session].node_ids.add(info.id)
         return self._reselect(info.id)
 

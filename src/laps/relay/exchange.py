@@ -19,7 +19,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from laps.types import NodeInfo, NodePathItem, NodeType
+from laps.types import NodePathItem, NodeType
 from laps.wire.peering import (
     MAX_PATH_NODES,
     NodeInfoAdv,
@@ -31,11 +31,11 @@ from laps.wire.peering import (
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator
 
-    from laps.infobase.nodes import Choice, Nodes
+    from laps.infobase.nodes import Choice, Nodes, PathCandidate
     from laps.infobase.subscribes import Subscribes
     from laps.relay.extensions import Extensions
     from laps.relay.peers import Links, Peer
-    from laps.types import NodeId, SubscribeInfo
+    from laps.types import NodeId, NodeInfo, SubscribeInfo
     from laps.wire.peering import Message
 
 # A round trip that changed by less than a tenth, or by less than a millisecond, is the same.
@@ -72,6 +72,8 @@ class Exchange:
         "When what has gathered is to be sent."
         self._telling: deque[tuple[Peer, dict[NodeId, None]]] = deque()
         "Peers that are still to be sent it."
+        self._made: dict[NodeId, tuple[PathCandidate, NodeInfo]] = {}
+        "What peers are told of a node, and the best path that it is made of."
 
     # -- nodes -------------------------------------------------------------------------------------
 
@@ -91,6 +93,8 @@ class Exchange:
                 elif choice.path.hops >= len(told.path):  # bad news travels fast
                     self._advertise(peer, [node_id])
             self._gathered[node_id] = None
+            if choice is None:
+                self._made.pop(node_id, None)
         self.gather((), now)
 
     def share(self, most: int) -> int:
@@ -146,7 +150,7 @@ class Exchange:
             info, before = self._advertisement(peer, node_id), peer.told.get(node_id)
             # Round trips are laid down by steps that are worth speaking of: any change is news, or
             # two such steps would add up, and nodes beyond one link be told different ones of it.
-            if info is None or info == before:
+            if info is None or info is before or info == before:
                 yield None
                 continue
             peer.told[node_id] = info
@@ -178,10 +182,14 @@ class Exchange:
         choice = self._nodes.best(node_id)
         if choice is None or not self._may_tell(peer, node_id, choice):
             return None
-        path, info = choice.path, choice.path.info
+        path, made = choice.path, self._made.get(node_id)
+        if made is not None and made[0] is path:
+            return made[1]
+        info = path.info
         item = NodePathItem(self._self_info.id, path.srtt_us - info.sum_srtt_us)
-        where = info.contact, info.longitude, info.latitude
-        return NodeInfo(info.id, info.type, *where, (*info.path, item))
+        info = replace(info, path=(*info.path, item))
+        self._made[node_id] = path, info
+        return info
 
     def _may_tell(self, peer: Peer, node_id: NodeId, choice: Choice) -> bool:
         path, peer_id = choice.path, peer.node_id

@@ -36,6 +36,7 @@ ROOMS: Final = ("laps.edge.", "laps.relay.", "laps.tracks.", "laps.routing.", "l
 # An entry or more for each link, peer or node that is there.
 OF_PEERS: Final = frozenset(
     {
+        "Exchange._made",
         "Extensions._lost",
         "Links.links",
         "Links.peer_links",
