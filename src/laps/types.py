@@ -90,8 +90,7 @@ class DataDirection(IntEnum):
     BIDIRECTIONAL = 1
 
 
-@dataclass(frozen=True, slots=True)
-class NodePathItem:
+class NodePathItem(NamedTuple):
     """A node that passed node information on."""
 
     node_id: NodeId

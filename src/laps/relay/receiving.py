@@ -93,7 +93,6 @@ class Receiving:
         """A control message has arrived."""
         link = peer_link.link
         stub = self._stubs.get(link.id)
-        takes_data = self._rules.carries_data and peer_link.receives_data
         takes_control = peer_link.has_control
         self._limits.check(peer_link, peer, message, stub)
         match message:
@@ -107,11 +106,11 @@ class Receiving:
                 added = isinstance(message, AnnounceInfoAdv)
                 change = self._tracks.announce if added else self._tracks.unannounce
                 self._subscribes.review_all(change(stub, info) or (), now)
-            case SubscribeNodeSetAdv(sns_id, nodes) if takes_data:
+            case SubscribeNodeSetAdv(sns_id, nodes) if self._takes_data(peer_link):
                 self._ingress.advertised(link.id, sns_id, nodes, now)
                 self._data.sns_known(link, sns_id, now)
                 self._reach.serve_joining(now)
-            case SubscribeNodeSetWd(sns_id) if takes_data:
+            case SubscribeNodeSetWd(sns_id) if self._takes_data(peer_link):
                 known = self._ingress.withdrawn(link.id, sns_id, now)
                 self._counters.unknown_sns_withdraws += not known
             case RelayRequest() | RelayResponse() if takes_control:
@@ -119,7 +118,7 @@ class Receiving:
             case RepairRequest() | RepairResponse() if takes_control:
                 if not self._reach.pass_on(message):
                     self._repairs.receive(message, now)
-            case SetSilent(sns_id) if takes_data:
+            case SetSilent(sns_id) if self._takes_data(peer_link):
                 self._suspicion.set_silent(link.id, sns_id, now)
             case SetPressed(sns_id, urgency):
                 self._pressure.peer_said(link.id, sns_id, urgency, now)
@@ -129,3 +128,6 @@ class Receiving:
                 taken = self._extensions.receive(peer, message, now, stub, peer_link)
                 self._counters.unwanted_messages += not taken
         self._data.drop_abandoned(now)
+
+    def _takes_data(self, peer_link: PeerLink) -> bool:
+        return self._rules.carries_data and peer_link.receives_data

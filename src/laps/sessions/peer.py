@@ -202,11 +202,11 @@ class PeerSession:
         return [] if previous is None else [EndStream(previous, CloseCode.CONTROL_STREAM_SWITCHED)]
 
     def _receive_message(self, message: Message) -> list[Effect | Event]:
-        expected, error = _EXPECTED[self.state]
         established = self.state is State.ESTABLISHED
-        if (message.message_type in _OPENING) == established or (
-            not established and message.message_type != expected
-        ):
+        if established and message.message_type not in _OPENING:
+            return [ControlReceived(message)]
+        expected, error = _EXPECTED[self.state]
+        if established or message.message_type != expected:
             raise error(f"{message.message_type.name} in state {self.state.name}")
         match message:
             case Connect():

@@ -14,7 +14,6 @@ VARINT_MAX = (1 << 62) - 1
 _U16 = struct.Struct(">H")
 _U32 = struct.Struct(">I")
 _U64 = struct.Struct(">Q")
-_F64 = struct.Struct(">d")
 
 
 class Incomplete(Exception):  # noqa: N818 - a signal to wait, not an error
@@ -100,11 +99,6 @@ class Cursor:
     def u64(self, field: str) -> int:
         """A 64-bit integer."""
         return int.from_bytes(self.take(8, field))
-
-    def f64(self, field: str) -> float:
-        """A double, whatever it holds: NaN and infinities are the caller's to refuse."""
-        value: float = _F64.unpack(self.take(8, field))[0]
-        return value
 
     def varint(self, field: str) -> int:
         """A QUIC varint."""

@@ -28,18 +28,18 @@ def encode(message: Message, *, codecs: Mapping[int, Codec] = CODECS) -> bytes:
 
     What `codecs` lacks is not written: the peer would close the session over it.
     """
-    name = message.message_type.name
-    codec = codecs.get(message.message_type)
+    kind = message.message_type
+    codec = codecs.get(kind)
     if codec is None:
-        raise LocalProtocolError(f"{name}: not a message that this peer knows")
+        raise LocalProtocolError(f"{kind.name}: not a message that this peer knows")
     try:
         body = codec.encode(message)
     except (InvalidEncoding, struct.error, UnicodeEncodeError) as error:
-        raise LocalProtocolError(f"{name}: {error}") from error
+        raise LocalProtocolError(f"{kind.name}: {error}") from error
     if len(body) > MAX_MESSAGE_LENGTH:
         problem = f"{len(body)} bytes are more than the {MAX_MESSAGE_LENGTH} a peer takes"
-        raise LocalProtocolError(f"{name}: {problem}")
-    return _HEADER.pack(PROTOCOL_VERSION, message.message_type, len(body)) + body
+        raise LocalProtocolError(f"{kind.name}: {problem}")
+    return _HEADER.pack(PROTOCOL_VERSION, kind, len(body)) + body
 
 
 class _Header(NamedTuple):

@@ -165,6 +165,8 @@ def _decode_enum(kind: type[_Enum], value: int, field: str) -> _Enum:
 # id(8) | type(1) | mode(1), in CONNECT only | contact_len(var-int) | contact(contact_len)
 # | longitude(8) | latitude(8) | node_path [ id(8) | srtt_us(8) ], to the end of the message
 
+_NODE = struct.Struct(">QB")
+_POSITION = struct.Struct(">dd")
 _PATH_ITEM = struct.Struct(">QQ")
 
 # A name of the DNS with a port, four times over: a contact is where to dial, and no story.
@@ -199,19 +201,19 @@ def _encode_node_info(info: NodeInfo, mode: bytes = b"") -> bytes:
     _check_path(len(info.path))
     return b"".join(
         (
-            struct.pack(">QB", info.id, info.type),
+            _NODE.pack(info.id, info.type),
             mode,
             encode_varint(len(contact)),
             contact,
-            struct.pack(">dd", info.longitude, info.latitude),
-            *(_PATH_ITEM.pack(item.node_id, item.srtt_us) for item in info.path),
+            _POSITION.pack(info.longitude, info.latitude),
+            *(_PATH_ITEM.pack(*item) for item in info.path),
         )
     )
 
 
 def _decode_node_info(cursor: Cursor) -> NodeInfo:
-    node_id = NodeId(cursor.u64("id"))
-    node_type = _decode_enum(NodeType, cursor.u8("type"), "node type")
+    node_id, number = _NODE.unpack(cursor.take(_NODE.size, "id and type"))
+    node_type = _decode_enum(NodeType, number, "node type")
     return _decode_node_info_rest(cursor, node_id, node_type)
 
 
@@ -222,14 +224,12 @@ def _decode_node_info_rest(cursor: Cursor, node_id: NodeId, node_type: NodeType)
         contact = str(cursor.take(contact_len, "contact"), "utf-8")
     except UnicodeDecodeError as error:
         raise InvalidEncoding(f"contact is not UTF-8 at its byte {error.start}") from None
-    longitude, latitude = cursor.f64("longitude"), cursor.f64("latitude")
+    longitude, latitude = _POSITION.unpack(cursor.take(_POSITION.size, "longitude and latitude"))
     _check_position(longitude, latitude)
     if odd := cursor.remaining % _PATH_ITEM.size:
         raise InvalidEncoding(f"node_path is not a multiple of 16 bytes: {odd} left over")
     _check_path(cursor.remaining // _PATH_ITEM.size)
-    path = tuple(
-        NodePathItem(NodeId(hop), srtt_us) for hop, srtt_us in _PATH_ITEM.iter_unpack(cursor.rest())
-    )
+    path = tuple(map(NodePathItem._make, _PATH_ITEM.iter_unpack(cursor.rest())))
     return NodeInfo(node_id, node_type, contact, longitude, latitude, path)
 
 
