@@ -233,7 +233,7 @@ class Publisher(Unhurried):
         now = self._place.clock.now
         full_name_hash = flow.track.full_name_hash
         made = ObjectId(self.number, full_name_hash, flow.group, flow.number, is_datagram)
-        first = made._replace(number=0)
+        first = ObjectId(self.number, full_name_hash, flow.group, 0, is_datagram)
         self.published[made] = self.published.get(first, now)
         self.published_at[made] = now
         head = _PAYLOAD.pack(self.number, flow.group, flow.number)

@@ -75,18 +75,27 @@ class Lane:
         """How long data sent now waits for what was sent before."""
         return max(0.0, self.busy_until - self._clock.now)
 
-    def arrival(self, size: int, *, urgent: bool = False) -> float:
-        """When bytes sent now are there; what is urgent does not wait for the rest."""
+    def arrival(self, size: int, *, urgent: bool = False, reliable: bool = False) -> float:
+        """When bytes sent now are there.
+
+        What is urgent does not wait for the rest. What is reliable is sent again as often as it is
+        lost; whether anything else is lost, `loses` says.
+        """
         conditions, now = self.conditions, self._clock.now
         flight_s = conditions.delay_s
         if conditions.jitter_s:
             flight_s += conditions.jitter_s * self._random()
-        if conditions.bytes_per_s == inf:
-            return now + flight_s
-        sending_s = size / conditions.bytes_per_s
-        free_at = self.busy_until if self.busy_until > now else now
-        self.busy_until = free_at + sending_s
-        return now + flight_s + (sending_s if urgent else sending_s + (free_at - now))
+        arrival = now + flight_s
+        if conditions.bytes_per_s != inf:
+            sending_s = size / conditions.bytes_per_s
+            free_at = self.busy_until if self.busy_until > now else now
+            self.busy_until = free_at + sending_s
+            arrival += sending_s if urgent else sending_s + (free_at - now)
+        if reliable and conditions.loss:
+            while self._random() < conditions.loss:
+                self.traffic.retransmissions += 1
+                arrival += LOSS_RTTS * 2 * conditions.delay_s + LOSS_LEAST_S
+        return arrival
 
     def flight_s(self) -> float:
         """How long a packet is under way this time."""
@@ -99,15 +108,6 @@ class Lane:
         """Whether a packet is lost this time."""
         loss = self.conditions.loss
         return loss > 0 and self._random() < loss
-
-    def reliable_arrival(self, size: int, *, urgent: bool) -> float:
-        """When bytes sent now are there, sent again as often as they are lost."""
-        conditions, arrival = self.conditions, self.arrival(size, urgent=urgent)
-        if loss := conditions.loss:
-            while self._random() < loss:
-                self.traffic.retransmissions += 1
-                arrival += LOSS_RTTS * 2 * conditions.delay_s + LOSS_LEAST_S
-        return arrival
 
 
 def message_name(number: int) -> str:

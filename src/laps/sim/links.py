@@ -245,7 +245,7 @@ class Outgoing:
     def arrive(self, data: bytes, fin: bool, apart: bool) -> None:
         """Put a chunk on its way, to be read no earlier than those before."""
         link = self._link
-        arrival = link.lane.reliable_arrival(len(data), urgent=self.urgent)
+        arrival = link.lane.arrival(len(data), urgent=self.urgent, reliable=True)
         if arrival < link.other.opened_at:
             arrival = link.other.opened_at
         tail = self._tail
@@ -570,7 +570,7 @@ class LinkEnd:
             elif self.other.is_open:
                 receive(*args)
 
-        arrival = max(self.lane.reliable_arrival(0, urgent=True), self.other.opened_at)
+        arrival = max(self.lane.arrival(0, urgent=True, reliable=True), self.other.opened_at)
         self.lane.traffic.arrives(arrival)
         self.cable.clock.at(arrival, arrive)
 

@@ -256,7 +256,7 @@ class SimNode:
                 if not link.is_open:
                     break
             if is_data:
-                self._pass(link)
+                self.passed = self._joined.get(link.passed) or self._join(link.passed)
             # As `_call`, written out: nothing is called as often.
             try:
                 relay.link_data(link, stream_id, piece, fin and number == last, now)
@@ -273,7 +273,7 @@ class SimNode:
         if self.relay is None:
             return
         self._trace.datagram(link, self.node_id, data, self.clock.now)
-        self._pass(link)
+        self.passed = self._joined.get(link.passed) or self._join(link.passed)
         try:
             self.relay.link_datagram(link, data, self.now)
         except RemoteProtocolError as error:
@@ -341,12 +341,10 @@ class SimNode:
         self.violations.append(f"{self.clock.now:.3f} {self.name}: {error!r}")
         link.close(error.code, str(error))
 
-    def _pass(self, link: LinkEnd) -> None:
+    def _join(self, passed: frozenset[NodeId]) -> frozenset[NodeId]:
         """What is dealt with now has passed the nodes that it came by, and this one."""
-        joined = self._joined.get(link.passed)
-        if joined is None:
-            joined = self._joined[link.passed] = self._alone | link.passed
-        self.passed = joined
+        joined = self._joined[passed] = self._alone | passed
+        return joined
 
     def flowed(self) -> None:
         """As `Place`; as net, since after data few deadlines are sooner than they were."""

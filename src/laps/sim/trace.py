@@ -42,7 +42,7 @@ class _Stream:
     unread: bytes = b""
     "The beginning of an object that follows another and is not whole."
     wanted: int = 0
-    "How long that object is."
+    "How long it has to be before it is looked at again."
 
     @property
     def is_between(self) -> bool:
@@ -99,6 +99,8 @@ class Trace:
         "Objects in datagrams of which a wire has lost a copy by itself."
         self.violations: list[str] = []
         self._streams: dict[LinkEnd, dict[int, _Stream]] = {}
+        self._hops: dict[tuple[NodeId, NodeId], tuple[NodeId, NodeId]] = {}
+        "Each pair once: there are many objects, and few links."
         self._known: dict[bytes, tuple[int, int, int]] = {}
         "Publisher, group and number of objects, by their bytes: each comes to many nodes."
 
@@ -195,15 +197,18 @@ class Trace:
         elif to in trail.reached:
             self.repeats.append((made, to))
         trail.reached.setdefault(to, now)
-        trail.hops.append((link.other.host.node_id, to))
+        hop = link.other.host.node_id, to
+        trail.hops.append(self._hops.setdefault(hop, hop))
 
 
 def _size_of_one(data: bytes) -> int:
-    """The length of a later data object that these bytes begin, if it is one object of a publisher.
+    """How many bytes there have to be before the object that they begin can be whole.
 
-    0 if it is something else, or not to be seen yet.
+    0 if that cannot be told: they are not one object of a publisher in one later data object.
     """
     header = decode_object_header(data)
+    if header is None:
+        return len(data) + 1
     if not isinstance(header, ExistingStreamHeader):
         return 0
     end = header.header_length + header.data_length
@@ -211,5 +216,5 @@ def _size_of_one(data: bytes) -> int:
         _, start = decode_varint(data, header.header_length)
         size, start = decode_varint(data, start)
     except Incomplete:
-        return 0
+        return len(data) + 1
     return end if start + size == end else 0
