@@ -60,7 +60,7 @@ _EXPECTED: Final[dict[State, tuple[MessageType | None, type[RemoteProtocolError]
 # -- what comes out --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SendControl:
     """Write this on the control stream."""
 
@@ -110,7 +110,7 @@ class PeerWaits:
     connect: Connect
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ControlReceived:
     """A control message of an established session."""
 
