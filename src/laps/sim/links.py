@@ -545,7 +545,7 @@ class LinkEnd:
         before = self._srtt_s
         sample = self.cable.rtt_s
         if noise:
-            sample *= 1 + self.cable.clock.rng.uniform(-noise, noise)
+            sample *= 1 + (2 * noise * self.random() - noise)
         self._srtt_s = before + SRTT_GAIN * (sample - before) if before else sample
         return self._srtt_s != before
 
