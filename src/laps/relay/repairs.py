@@ -269,7 +269,9 @@ class Repairs:
     def _ask(self, repair: _Repair, track: Track, now: float) -> None:
         self._forget_requests(repair)
         repair.is_lacking = repair.is_answered = False
-        since = max(repair.since, remembered_since(track, now))
+        since = repair.since
+        if not track.is_mending:  # or else what was let go is known to be too late
+            since = max(since, remembered_since(track, now))
         # An Edge may have had for a moment what its Stub has had for long: it is told of all.
         told = -inf if self._subscribes.is_stub else since
         have = tuple(islice(what_is_here(track, told, now), MAX_HAVE))

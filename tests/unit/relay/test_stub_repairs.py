@@ -88,6 +88,30 @@ def test_what_was_under_way_when_the_edge_of_a_stub_died_comes_by_the_other(
     assert all(relay.sizes()["repairs"] == 0 for relay in (house.stub, house.second, house.far))
 
 
+def test_an_edge_that_had_the_track_long_ago_asks_for_what_came_before_it_has_it_again(
+    house: House,
+) -> None:
+    pub, alias, sub = house.start(house.far, house.stub)
+    reader = house.net.app(house.second)
+    reader.subscribe("demo/t")
+    house.net.run(0.5)
+    pub.stream(alias, 0, *objects_of(0))
+    house.net.run(0.5)
+    reader.leave()
+    house.net.run(70.0)
+    assert house.second.tracks.histories
+    stream = pub.open(alias, 1, *objects_of(0, 1))
+    house.net.run(0.2)
+    house.kill_first()
+    stream.write(*objects_of(2), fin=True)
+    pub.stream(alias, 2, *objects_of(0, 1))
+    house.net.run(1.0)
+    house.notice()
+    pub.stream(alias, 3, *objects_of(0))
+    house.net.run(5.0)
+    assert sub.places == [(0, 0), (1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (3, 0)]
+
+
 def test_a_stub_asks_the_edge_that_it_speaks_with_and_no_other(house: House) -> None:
     """The other one tells it of the same namespaces, and has nothing of what it wants."""
     pub, alias, sub = house.start(house.far, house.stub)
