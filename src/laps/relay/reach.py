@@ -194,7 +194,7 @@ class Reach:
         kept: list[Kept] = []
         if (since := self._missed_since(node_id, now)) is not None:
             kept += recent(track.cached, since, self._tracks.shared.cache.limits.track_bytes, now)
-        elif self._is_early(track, self._met.get(node_id, 0.0), now):
+        elif self._is_early(track, client, self._met.get(node_id, 0.0), now):
             kept += recent(track.cached, now - self._hold_s, self._hold_bytes, now)
         told = self.told.pop((node_id, track.key), None)
         if told is not None:
@@ -217,7 +217,7 @@ class Reach:
         for stream in list(found.streams.values()):
             if stub not in (stream.source, stream.exclude):
                 self._join(found.key, stream, node_id, fin=False, now=now)
-        if self._is_early(found, stub.since, now):
+        if self._is_early(found, None, stub.since, now):
             for item in recent(found.cached, now - self._hold_s, self._hold_bytes, now):
                 if not isinstance(item, CachedStream):
                     for data in as_datagrams(*item, now):
@@ -244,13 +244,18 @@ class Reach:
         """No way leads to a node any more."""
         self._met.pop(node_id, None)
 
-    def _is_early(self, track: Track, met: float, now: float) -> bool:
+    def _is_early(self, track: Track, client: Client | None, met: float, now: float) -> bool:
         """Whether a node may have wanted a track before what is here of it came.
 
-        It has told us of what it wants as soon as it could, or the track has just begun.
+        It has told us of what it wants as soon as it could, or the track has just begun, or this
+        publisher has: the one before it may have been at a relay that died.
         """
-        oldest = next(iter(track.cached.groups.values()), None)
-        return met >= now - MEETING_S or (oldest is not None and oldest.at >= now - self._hold_s)
+        groups = track.cached.groups
+        oldest = next(iter(groups.values()), None)
+        began = 0.0 if oldest is None else oldest.at
+        if client is not None and (first := groups.get(track.senders.get(client, -1))) is not None:
+            began = min((it.since for it in first.streams if it.source is client), default=began)
+        return met >= now - MEETING_S or began >= now - self._hold_s
 
     def _send_datagram(self, flow: Flow, key: TrackKey, node_id: NodeId, data: bytes) -> None:
         """A datagram once more, by the way that leads to a node; others there have it already."""

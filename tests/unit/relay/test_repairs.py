@@ -403,3 +403,24 @@ def test_who_asks_before_its_subscribe_has_come_is_told_that_nothing_is_sent(
         if isinstance(message, RepairResponse)
     ]
     assert [hop == NOBODY for hop in hops] == [True, False]
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_what_a_publisher_sent_before_it_was_asked_goes_to_who_asks_a_moment_later(
+    again: bool,
+) -> None:
+    """It has come from a relay that died, and its track was here before, from another."""
+    net = MoqtNet()
+    here, there = net.chain(2)
+    if again:
+        before = net.app(here)
+        before.stream(before.publish("demo/t"), 0, *objects_of(0))
+        before.leave()
+    net.run(30.0)
+    pub = net.app(here)
+    pub.stream(pub.publish("demo/t"), 5, *objects_of(0, 1))
+    net.run(0.2)
+    net.app(there).subscribe("demo/t")
+    net.run(0.5)
+    (track,) = there.tracks
+    assert list(track.cached.groups) == [5]
