@@ -1,0 +1,16 @@
+"""Who may do what: tokens, the keys that they are checked with, and what they grant.
+
+    grants     Grant: which actions on which names, until when, within which limits
+    refusals   AuthError: why a token is refused, and what MoQT calls that
+    tokens     what is common to both kinds of tokens: a seal, and claims
+    paths      the claims root, put and get of moq-relay
+    jwt, cat   the two kinds: JSON (those claims and ours) and CBOR (C4M)
+    keys       one key, and a set of them by key id
+    key_files  keys and revocations from files, read again when these change
+    judge      Verifier: a token and the time in, a Grant or an AuthError out
+    issue      new tokens, for `laps token sign` and for tests
+
+No sockets and no clock: `now` is an argument, in seconds since 1970. `cryptography` and `cbor2` are
+imported where the first key is read and the first CAT is opened: a relay that checks no tokens does
+not pay for them.
+"""

@@ -1,0 +1,211 @@
+r"""JSON Web Tokens (RFC 7519): taken apart, and their claims read.
+
+    {
+      "sub": "ann", "exp": 1790000000, "nbf": 1789990000, "aud": "relay.example", "jti": "call-7",
+      "root": "rooms/123", "put": ["ann"], "get": [""],
+      "laps": {
+        "allow": [
+          {
+            "actions": ["subscribe", "fetch"],
+            "namespace": ["rooms", {"prefix": "team-"}],
+            "ends": true,
+            "track": {"suffix": ".json"}
+          },
+          {"actions": ["publish"], "namespace": "logs/ann"}
+        ],
+        "limits": {"tracks": 10, "bytes_in_per_s": 1000000}
+      }
+    }
+
+`root`, `put` and `get` are moq-relay's, see `paths`. The registered claims mean what RFC 7519 says;
+each may be left out, and a token without `exp` never ends. `laps` says what those cannot:
+
+- `allow`: a list of scopes. `actions` are those of C4M in lower case, with hyphens or underscores.
+  `namespace` is a match for each of its first fields, or text with slashes, each part exact; left
+  out: all. `ends`: whether it has just these fields; left out: longer ones are allowed too. `track`
+  is a match for the name; left out: all names. A match is text, taken exactly, or an object with
+  `prefix` or `suffix`. Bytes that are no text are written `\xff`, as `laps` writes names.
+- `limits`: those of `Limits`, by the same names, whole numbers.
+
+A token that allows something allows connecting, and updating what it allows. An unknown key in
+`laps` is refused, as it may be a restriction of a later version; unknown claims beside it are
+ignored, as RFC 7519 asks, but for `cnf`, which binds a token to a key that nobody here could check.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Final
+
+from laps.auth.grants import Action, Limits, Match, MatchType, Scope
+from laps.auth.paths import CONNECTING, read_paths
+from laps.auth.refusals import AuthError, Reason, malformed
+from laps.auth.tokens import (
+    Algorithm,
+    Claims,
+    Sealed,
+    audience_of,
+    read_base64url,
+    read_json_object,
+    text_of,
+    time_of,
+    unknown,
+    write_base64url,
+)
+from laps.errors import quote
+from laps.names import read_bytes, read_namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from laps.auth.keys import Key
+
+_ALGORITHMS: Final = {**{str(one): one for one in Algorithm}, "Ed25519": Algorithm.EDDSA}
+_ACTIONS: Final = {action.name.lower(): action for action in Action}
+_LIMITS: Final = tuple(limit.name for limit in dataclasses.fields(Limits))
+_MATCHES: Final = {"prefix": MatchType.PREFIX, "suffix": MatchType.SUFFIX}
+_MAX_LIMIT: Final = 2**53 - 1  # what every reader of JSON holds exactly
+
+
+def read_sealed(token: bytes) -> Sealed:
+    """A token taken apart; AuthError if it is none that could be checked here."""
+    try:
+        parts = token.decode("ascii").split(".")
+    except UnicodeDecodeError:
+        raise malformed("the token is neither a JWT nor a CAT") from None
+    if len(parts) != 3:
+        raise malformed(f"a JWT has three parts between dots, and this has {len(parts)}")
+    header = read_json_object(read_base64url(parts[0], "the header"), "the header")
+    return Sealed(
+        algorithm=_check_header(header),
+        key_id=None if header.get("kid") is None else text_of(header["kid"], "kid"),
+        signed=token[: token.rindex(b".")],
+        signature=read_base64url(parts[2], "the signature"),
+        payload=read_base64url(parts[1], "the payload"),
+    )
+
+
+def _check_header(header: Mapping[str, object]) -> Algorithm:
+    """The algorithm, where the header is that of a token for us."""
+    if "crit" in header:
+        words = "the header has critical extensions (crit), and none is known here"
+        raise AuthError(Reason.CRITICAL, words)
+    kind = text_of(header.get("typ", "JWT"), "typ")
+    if kind.upper() != "JWT" or not kind.isascii() or "cty" in header:
+        words = f"typ is {quote(kind)}: a token for a relay has JWT, and no cty"
+        raise AuthError(Reason.UNKNOWN_TYPE, words)
+    named = text_of(header.get("alg"), "alg")
+    if named not in _ALGORITHMS:
+        words = f"alg is {quote(named)}: {', '.join(Algorithm)} are allowed"
+        raise AuthError(Reason.ALGORITHM, words)
+    return _ALGORITHMS[named]
+
+
+def read_claims(payload: bytes) -> Claims:
+    """What a token says, once its signature was checked."""
+    claims = read_json_object(payload, "the payload")
+    if "cnf" in claims:
+        words = "the token is bound to a key (cnf), which cannot be checked here"
+        raise AuthError(Reason.UNENFORCED, words)
+    ours = claims.get("laps", {})
+    if not isinstance(ours, dict):
+        raise malformed("laps must be an object")
+    unknown(ours, ("allow", "limits"), "laps")
+    return Claims(
+        scopes=tuple(dict.fromkeys((*read_paths(claims), *_allowed(ours.get("allow", []))))),
+        subject=text_of(claims.get("sub", ""), "sub"),
+        issuer=text_of(claims.get("iss", ""), "iss"),
+        audience=audience_of(claims["aud"]) if "aud" in claims else (),
+        id=text_of(claims.get("jti", ""), "jti"),
+        expires=_time(claims, "exp"),
+        not_before=_time(claims, "nbf"),
+        issued=_time(claims, "iat"),
+        limits=_limits(ours.get("limits", {})),
+    )
+
+
+def _time(claims: Mapping[str, object], claim: str) -> int | None:
+    return time_of(claims[claim], claim) if claim in claims else None
+
+
+# --- the claim `laps` -----------------------------------------------------------------------------
+
+
+def _allowed(value: object) -> tuple[Scope, ...]:
+    if not isinstance(value, list):
+        raise malformed("laps.allow must be a list")
+    scopes = tuple(map(_scope, value))
+    return (CONNECTING, *scopes) if scopes else ()
+
+
+def _scope(value: object) -> Scope:
+    if not isinstance(value, dict) or not isinstance(value.get("actions"), list):
+        raise malformed("laps.allow must be a list of objects, each with a list of actions")
+    unknown(value, ("actions", "namespace", "ends", "track"), "laps.allow")
+    actions = {_action(action) for action in value["actions"]}
+    ends = value.get("ends", False)
+    if not isinstance(ends, bool):
+        raise malformed("laps.allow: ends must be true or false")
+    return Scope(
+        # Whoever made a request may change it.
+        frozenset(actions | {Action.REQUEST_UPDATE}),
+        _namespace(value.get("namespace", [])),
+        ends,
+        _match(value["track"]) if "track" in value else None,
+    )
+
+
+def _action(value: object) -> Action:
+    name = text_of(value, "laps.allow: an action").replace("-", "_")
+    if name not in _ACTIONS:
+        raise malformed(f"laps.allow: no action is called {quote(name)}")
+    return _ACTIONS[name]
+
+
+def _namespace(value: object) -> tuple[Match, ...]:
+    if isinstance(value, str):
+        return tuple(map(Match, read_namespace(text_of(value, "laps.allow: namespace"))))
+    if not isinstance(value, list):
+        raise malformed("laps.allow: namespace must be text, or a list of matches")
+    return tuple(map(_match, value))
+
+
+def _match(value: object) -> Match:
+    if isinstance(value, dict) and len(value) == 1:
+        ((name, text),) = value.items()
+        if name in _MATCHES:
+            return Match(read_bytes(text_of(text, "laps.allow: a match")), _MATCHES[name])
+    elif isinstance(value, str):
+        return Match(read_bytes(text_of(value, "laps.allow: a match")))
+    raise malformed("laps.allow: a match is text, or an object with prefix or suffix")
+
+
+def _limits(value: object) -> Limits:
+    if not isinstance(value, dict):
+        raise malformed("laps.limits must be an object")
+    unknown(value, _LIMITS, "laps.limits")
+    for name, limit in value.items():
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= _MAX_LIMIT:
+            raise malformed(f"laps.limits: {name} must be a whole number")
+    return Limits(**value)
+
+
+# --- signing --------------------------------------------------------------------------------------
+
+
+def sign(claims: Mapping[str, object], key: Key) -> str:
+    """A token with these claims."""
+    header = {"alg": str(key.algorithm), "typ": "JWT", "kid": key.id}
+    signed = ".".join(
+        write_base64url(json.dumps(part, separators=(",", ":")).encode())
+        for part in (header, claims)
+    )
+    return f"{signed}.{write_base64url(key.sign(signed.encode()))}"
+
+
+def peek(token: bytes) -> tuple[dict[str, object], dict[str, object]]:
+    """Header and claims of a token, for a person to see, with nothing checked."""
+    sealed = read_sealed(token)
+    header = read_json_object(read_base64url(token.decode().split(".")[0], "the header"), "header")
+    return header, read_json_object(sealed.payload, "the payload")

@@ -1,0 +1,52 @@
+"""The claims `root`, `put` and `get`, as moq-relay has them: prefixes of paths.
+
+    {"root": "rooms/123", "put": ["alice"], "get": [""]}
+
+allows publishing rooms/123/alice and everything below it, and subscribing to all of rooms/123. A
+path is a namespace, its parts between slashes; slashes that part nothing do not count. A claim is
+one path or a list. The empty path is the root itself, an empty list is nothing. The scope of a key
+(`KeySet`) is written the same way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from laps.auth.grants import PUBLISHING, SUBSCRIBING, Action, Match, Scope
+from laps.auth.refusals import malformed
+from laps.auth.tokens import text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+CLAIMS: Final = ("root", "put", "get")
+
+CONNECTING: Final = Scope(frozenset({Action.CLIENT_SETUP}))
+"Whoever may do something may connect for it: moq-relay's claims have no word for that."
+
+
+def read_paths(claims: Mapping[str, object]) -> tuple[Scope, ...]:
+    """What the three claims allow; nothing where `put` and `get` are not there or empty."""
+    root = parts_of(text_of(claims.get("root", ""), "root"))
+    scopes = [
+        scope_below((*root, *parts_of(path)), actions)
+        for claim, actions in (("put", PUBLISHING), ("get", SUBSCRIBING))
+        for path in _paths(claims.get(claim, []), claim)
+    ]
+    return (CONNECTING, *scopes) if scopes else ()
+
+
+def scope_below(namespace: Iterable[bytes], actions: frozenset[Action]) -> Scope:
+    """The actions on a namespace and on all below it."""
+    return Scope(actions, tuple(map(Match, namespace)))
+
+
+def parts_of(path: str) -> tuple[bytes, ...]:
+    """The namespace that a path is."""
+    return tuple(part.encode() for part in path.split("/") if part)
+
+
+def _paths(value: object, claim: str) -> list[str]:
+    if not isinstance(value, str | list):
+        raise malformed(f"{claim} must be a path or a list of paths")
+    return [text_of(path, claim) for path in ([value] if isinstance(value, str) else value)]

@@ -1,0 +1,138 @@
+"""What JWT and CAT have in common: a seal to check, and claims to read once it has been."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from laps.auth.grants import Limits, Scope
+from laps.auth.refusals import malformed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# The end of the year 9999. What is larger is no time but a mistake, or an attempt at one.
+MAX_TIME: Final = 253_402_300_799
+
+
+class Algorithm(StrEnum):
+    """The algorithms that are allowed, as JOSE names them; a key is for one of them."""
+
+    EDDSA = "EdDSA"
+    ES256 = "ES256"
+    HS256 = "HS256"
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A token that was taken apart, and not checked."""
+
+    algorithm: Algorithm
+    key_id: str | None
+    """None where the token names no key."""
+    signed: bytes
+    """What the signature is of."""
+    signature: bytes
+    payload: bytes
+    """The claims, to be read only after the signature was checked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a token says, whatever it is written in."""
+
+    scopes: tuple[Scope, ...]
+    subject: str = ""
+    issuer: str = ""
+    audience: tuple[str, ...] = ()
+    id: str = ""
+    expires: int | None = None
+    not_before: int | None = None
+    issued: int | None = None
+    limits: Limits = field(default=Limits())
+    revalidate_s: float | None = None
+
+
+# --- base64 and JSON, taken in one way only -------------------------------------------------------
+
+
+def read_base64url(text: str, what: str) -> bytes:
+    """Bytes from base64url without padding, and from nothing that only resembles it.
+
+    Python's decoder skips what it does not know, and several last letters stand for the same byte:
+    a token would have many spellings, and refusals by its text could be dodged.
+    """
+    try:
+        data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (binascii.Error, ValueError):
+        raise malformed(f"{what} is not base64url") from None
+    if write_base64url(data) != text:
+        raise malformed(f"{what} is not base64url as RFC 7515 has it")
+    return data
+
+
+def write_base64url(data: bytes) -> str:
+    """Base64url without padding."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def read_json_object(data: bytes, what: str) -> dict[str, object]:
+    """A JSON object in which no key comes twice: readers differ on which of the two counts."""
+    try:
+        value = json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise malformed(f"{what} is not JSON in which each key is there once") from None
+    if not isinstance(value, dict):
+        raise malformed(f"{what} is not a JSON object")
+    return value
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is there twice")
+    return found
+
+
+def _refuse(constant: str) -> object:
+    raise ValueError(f"{constant} is not JSON")
+
+
+# --- single claims --------------------------------------------------------------------------------
+
+
+def text_of(value: object, claim: str) -> str:
+    """A claim that is text, and can be written as UTF-8."""
+    if not isinstance(value, str):
+        raise malformed(f"{claim} must be text")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise malformed(f"{claim} holds half of a character") from None
+    return value
+
+
+def time_of(value: object, claim: str) -> int:
+    """A claim that is a time: whole seconds since 1970."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_TIME:
+        raise malformed(f"{claim} must be a whole number of seconds since 1970")
+    return value
+
+
+def audience_of(value: object) -> tuple[str, ...]:
+    """The claim `aud`: one text, or a list of them."""
+    values = value if isinstance(value, list) else [value]
+    if not values:
+        raise malformed("aud is empty: it names nobody")
+    return tuple(text_of(one, "aud") for one in values)
+
+
+def unknown(found: Iterable[object], known: Iterable[object], what: str) -> None:
+    """Refuse keys that are not known: one of them may be a restriction."""
+    for key in found:
+        if key not in set(known):
+            raise malformed(f"{what} has the unknown key {key!r:.40}")
