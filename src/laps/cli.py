@@ -60,6 +60,11 @@ def _complete() -> None:
     command = sys.argv[1:2]
     if command == ["relay"]:
         return
+    if command == ["token"]:
+        from laps import cli_token
+
+        cli_token.register(app)
+        return
     from laps import cli_client
 
     cli_client.register(app)
@@ -74,6 +79,7 @@ def _complete() -> None:
         cli_pipeline,
         cli_plan,
         cli_sim,
+        cli_token,
     )
 
     app.add_typer(cli_bench.bench, name="bench", no_args_is_help=True)
@@ -84,6 +90,7 @@ def _complete() -> None:
     cli_pipeline.register(app)
     cli_plan.register(app)
     cli_sim.register(app)
+    cli_token.register(app)
 
 
 def _version(wanted: bool) -> None:

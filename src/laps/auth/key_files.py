@@ -11,11 +11,13 @@ Beside the file, or in the folder, a file `revoked` may say what is refused from
     key 2026-spring
 
 It has lines, so that a script can add one with `echo`. This is the one module of `laps.auth` that
-reads files.
+touches files.
 """
 
 from __future__ import annotations
 
+import json
+import os
 from typing import TYPE_CHECKING, Final
 
 from laps.auth.judge import Revoked
@@ -25,12 +27,14 @@ from laps.auth.tokens import read_base64url, read_json_object
 from laps.errors import ConfigError, quote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from laps.auth.judge import Verifier
 
 REVOKED: Final = "revoked"
+PUBLIC: Final = ".pub.json"
+"How the name of a file ends that holds public halves only."
 _ENDINGS: Final = (".jwk", ".json", ".pem")
 
 # A set of a thousand keys has 200 kB: what is larger is another file, given by mistake.
@@ -170,6 +174,26 @@ def _read_bytes(path: Path) -> bytes:
     if len(data) > MAX_FILE_BYTES:
         raise ConfigError(f"{path}: is larger than {MAX_FILE_BYTES} bytes: not a file of keys")
     return data
+
+
+def write_keys(contents: Mapping[Path, object], *, force: bool) -> None:
+    """Write files of keys, all for their owner only but `*.pub.json`; ConfigError if one is there.
+
+    None is written where one of them is there, unless forced.
+    """
+    for path in contents:
+        if path.exists() and not force:
+            raise ConfigError(f"{path}: is there already; --force writes over it")
+    for path, content in contents.items():
+        # Nobody but its owner may read a private key, from the first moment on.
+        mode = 0o644 if path.name.endswith(PUBLIC) else 0o600
+        try:
+            path.unlink(missing_ok=True)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            with os.fdopen(descriptor, "w") as file:
+                file.write(f"{json.dumps(content, indent=2)}\n")
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 # --- revocations ----------------------------------------------------------------------------------

@@ -55,6 +55,11 @@ class Key:
     scope: tuple[Scope, ...] | None = None
     """What tokens of this key can grant at most; None: everything."""
 
+    def is_half_of(self, other: Key) -> bool:
+        """Whether both check the same signatures, and may grant the same."""
+        same = self.algorithm is other.algorithm and self.public == other.public
+        return same and self.scope == other.scope
+
     def verifies(self, signed: bytes, signature: bytes) -> bool:
         """Whether this key made the signature."""
         if self.algorithm is Algorithm.HS256:
@@ -110,8 +115,14 @@ class KeySet:
         self.skipped = tuple(skipped)
         """Which keys of a file are not used, and why, each in words for a person."""
         for key in keys:
-            if key.id in self._keys:
-                raise ConfigError(f"two keys have the key id {quote(key.id)}: give each its own")
+            self._add(key)
+
+    def _add(self, key: Key) -> None:
+        known = self._keys.get(key.id)
+        if known is not None and not key.is_half_of(known):
+            raise ConfigError(f"two keys have the key id {quote(key.id)}: give each its own")
+        # A folder may hold the public half beside the private one.
+        if known is None or known.private is None:
             self._keys[key.id] = key
 
     def __len__(self) -> int:
@@ -255,6 +266,12 @@ def write_jwk(key: Key, *, private: bool) -> dict[str, object]:
             material["d"] = _number(key.private.private_numbers().private_value)
     operations = ["sign", "verify"] if private else ["verify"]
     return {"kid": key.id, "alg": str(key.algorithm), "key_ops": operations, **material}
+
+
+def public_half(jwk: Mapping[str, object]) -> dict[str, object]:
+    """The JSON of a key without what signs."""
+    half = {name: value for name, value in jwk.items() if name not in ("d", "k")}
+    return {**half, "key_ops": ["verify"]}
 
 
 def _number(value: int) -> str:

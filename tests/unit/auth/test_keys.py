@@ -212,8 +212,19 @@ def test_key_ids_are_never_more_than_names(key_id: str) -> None:
 
 
 def test_keys_of_one_id_are_refused() -> None:
+    other = generate(Algorithm.EDDSA, "test-eddsa")
     with pytest.raises(ConfigError, match='two keys have the key id "test-eddsa"'):
-        KeySet([key(), key()])
+        KeySet([key(), other])
+    bounded = read_jwk({**public(), "scope": {"put": ""}}, "")
+    with pytest.raises(ConfigError, match="two keys have the key id"):
+        KeySet([key(), bounded])
+
+
+def test_keys_may_be_there_in_both_halves() -> None:
+    half = read_jwk(public(), "")
+    for both in ([key(), half], [half, key()]):
+        assert KeySet(both).signer() is key()
+        assert len(KeySet(both)) == 1
 
 
 # --- files ----------------------------------------------------------------------------------------
