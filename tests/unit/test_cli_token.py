@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from laps import cli_token
+from laps.auth.jwt import read_claims
 from laps.auth.key_files import read_keys
 from laps.auth.refusals import AuthError
 from laps.auth.tokens import Algorithm
 from laps.errors import ConfigError, LapsError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def run(
@@ -209,6 +209,29 @@ def test_token_that_is_none_is_refused_without_a_traceback() -> None:
     for text in ("", "x", "a.b.c", "\u00e9"):
         with pytest.raises(LapsError):
             run("show", text or "-", given="")
+
+
+# --- the page -----------------------------------------------------------------------------------
+
+PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+PROGRAM = f'laps() {{ {shlex.quote(sys.executable)} -c "from laps.cli import main; main()" "$@"; }}'
+
+
+def test_token_commands_of_the_page_run_as_they_are(tmp_path: Path) -> None:
+    (commands,) = re.findall(r"^## laps token\n\n```sh\n(.*?)```", PAGE.read_text(), re.M | re.S)
+    script = f"{PROGRAM}\n{commands}"
+    ran = subprocess.run(
+        ["bash", "-euc", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "not checked: a JWT" in ran.stdout
+    assert "\nok: " in ran.stdout
+
+
+def test_token_claims_of_the_page_are_a_token() -> None:
+    (claims,) = re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.S)
+    read = read_claims(claims.encode())
+    assert (read.subject, read.limits.tracks, len(read.scopes)) == ("ann", 10, 4)
 
 
 # --- the program ----------------------------------------------------------------------------------

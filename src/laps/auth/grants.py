@@ -173,7 +173,9 @@ class Grant:
     id: str = ""
     """`jti` or `cti`, to revoke it by; empty where it has none."""
     key_id: str = ""
-    """The key that it was checked with."""
+    """The key that it was checked with; empty for what a relay grants by itself, to everybody."""
+    key_fingerprint: bytes = field(default=b"", repr=False)
+    """Tells that key from another that was given its id later."""
     limits: Limits = field(default=Limits())
     revalidate_s: float | None = None
     """`moqt-reval`: how often the token has to be verified again; None: never."""

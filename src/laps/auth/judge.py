@@ -88,7 +88,7 @@ class Verifier:
         if len(token) > self._max_bytes:
             words = f"the token has {len(token)} bytes: {self._max_bytes} at most"
             raise AuthError(Reason.TOO_LARGE, words)
-        digest = sha256(token_type.to_bytes(8) + token).digest()
+        digest = sha256(b"%d " % token_type + token).digest()
         known = self._verified.get(digest)
         if known is None:
             known = self._check(token_type, token)
@@ -103,11 +103,15 @@ class Verifier:
     def recheck(self, grant: Grant, now: float) -> None:
         """AuthError if what a grant allowed has to end: for what lasts, after `replace` and later.
 
-        A key that was replaced by another of the same key id is not noticed: it is a new key, so it
-        has a new key id, or the old one is revoked.
+        It is what `verify` would say of the token, without the token and its signature.
         """
-        key = self.keys.find(grant.key_id)
-        self._check_revoked(key.id, grant.id)
+        if grant.key_id:
+            key = self.keys.find(grant.key_id)
+            if key.fingerprint != grant.key_fingerprint:
+                words = f"the key {quote(key.id)} is another than the one of this token"
+                raise AuthError(Reason.UNKNOWN_KEY, words)
+            self._check_revoked(key.id, grant.id)
+            _check_scope(grant, key)
         self._check_time(_Verified(grant, now), now)
 
     def _check(self, token_type: int, token: bytes) -> _Verified:
@@ -140,12 +144,11 @@ class Verifier:
             until=None if claims.expires is None else claims.expires + skew,
             id=claims.id,
             key_id=key.id,
+            key_fingerprint=key.fingerprint,
             limits=claims.limits,
             revalidate_s=claims.revalidate_s,
         )
-        if key.scope is not None and not grant.is_within(key.scope):
-            words = f"the token grants more than its key {quote(key.id)} may"
-            raise AuthError(Reason.KEY_SCOPE, words)
+        _check_scope(grant, key)
         return _Verified(grant, max(claims.not_before or 0, claims.issued or 0) - skew)
 
     def _check_revoked(self, key_id: str, token_id: str) -> None:
@@ -169,6 +172,12 @@ class Verifier:
         self._verified[digest] = verified
         if len(self._verified) > self._max_cached:
             self._verified.popitem(last=False)
+
+
+def _check_scope(grant: Grant, key: Key) -> None:
+    if key.scope is not None and not grant.is_within(key.scope):
+        words = f"the token grants more than its key {quote(key.id)} may"
+        raise AuthError(Reason.KEY_SCOPE, words)
 
 
 def open_token(token_type: int, token: bytes) -> tuple[Sealed, Callable[[bytes], Claims]]:

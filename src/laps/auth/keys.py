@@ -7,6 +7,7 @@ is computed, so that nobody can pass off a public key, which all know, as an HMA
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import re
 import secrets
@@ -54,6 +55,18 @@ class Key:
     """None where it is not there, or must not be used."""
     scope: tuple[Scope, ...] | None = None
     """What tokens of this key can grant at most; None: everything."""
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Eight bytes that another key of the same id does not have."""
+        return hashlib.sha256(self._public_bytes()).digest()[:8]
+
+    def _public_bytes(self) -> bytes:
+        if self.algorithm is Algorithm.HS256:
+            return bytes(self.public)
+        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+        return bytes(self.public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
 
     def is_half_of(self, other: Key) -> bool:
         """Whether both check the same signatures, and may grant the same."""

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from laps.auth.grants import Grant
 from laps.auth.judge import MAX_TOKEN_BYTES, Revoked, Verifier
-from laps.auth.keys import KeySet, generate
+from laps.auth.keys import KeySet, generate, read_jwk, write_jwk
 from laps.auth.refusals import AuthError, Outcome, Reason
 from laps.auth.tokens import Algorithm
+from laps.wire.moqt.codes import RequestCode, SessionCode
 from support.tokens import NOW, cat, jwt, key, keys, verify
 
 ALL = {"put": "", "get": ""}
@@ -146,6 +148,26 @@ def test_recheck_ends_what_has_no_key_or_no_time_left() -> None:
         verifier.recheck(grant, NOW)
 
 
+def test_recheck_ends_what_a_key_of_the_same_id_did_not_sign_or_may_not_grant() -> None:
+    for algorithm in Algorithm:
+        verifier = Verifier(keys())
+        grant = verifier.verify(0, jwt(ALL, by=key(algorithm)), NOW)
+        verifier.replace(KeySet([generate(algorithm, key(algorithm).id)]), Revoked())
+        with pytest.raises(AuthError, match="is another than the one of this token"):
+            verifier.recheck(grant, NOW)
+    bounded = read_jwk({**write_jwk(key(), private=True), "scope": {"put": "live"}}, "")
+    grant = Verifier(keys()).verify(0, jwt(ALL), NOW)
+    with pytest.raises(AuthError, match="grants more than its key"):
+        Verifier(KeySet([bounded])).recheck(grant, NOW)
+
+
+def test_recheck_of_what_a_relay_grants_by_itself_looks_at_the_time_only() -> None:
+    verifier = Verifier(keys())
+    verifier.recheck(Grant("", ()), NOW)
+    with pytest.raises(AuthError, match="expired"):
+        verifier.recheck(Grant("", (), until=NOW), NOW)
+
+
 # --- size and type --------------------------------------------------------------------------------
 
 
@@ -211,6 +233,8 @@ def test_every_reason_is_one_of_the_three_that_moqt_has() -> None:
     of = {
         outcome: {reason for reason in Reason if outcomes[reason] is outcome} for outcome in Outcome
     }
+    for outcome in Outcome:
+        assert {RequestCode[outcome.name].name, SessionCode[outcome.name].name} == {outcome.name}
     assert of[Outcome.EXPIRED_AUTH_TOKEN] == {Reason.EXPIRED}
     assert of[Outcome.MALFORMED_AUTH_TOKEN] == {
         Reason.MALFORMED,
