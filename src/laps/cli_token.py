@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laps.auth import cat, issue, jwt
+from laps.auth import cat, cose, issue, jwt
 from laps.auth.grants import Action, Limits, MatchType
 from laps.auth.judge import MAX_TOKEN_BYTES, OUT_OF_BAND, Verifier, as_cat
 from laps.auth.key_files import PUBLIC, KeyFiles, read_keys, write_keys
@@ -227,7 +227,7 @@ def _claims(given: bytes) -> Claims:
     binary = as_cat(given)
     if binary is None:
         return jwt.read_claims(jwt.read_sealed(given).payload)
-    return cat.read_claims(cat.read_sealed(binary).payload)
+    return cat.read_claims(cose.read_sealed(binary).payload)
 
 
 def _value(name: str, value: object) -> str:
@@ -380,7 +380,7 @@ def _read(text: str | None) -> bytes:
         raise ConfigError("give a token: as an argument, in LAPS_TOKEN or on standard input")
     # One byte more than is taken shows that it is too much; a line has an end besides.
     given = sys.stdin.buffer.read(MAX_TOKEN_BYTES + 3)
-    given = given if cat.looks_like(given) else given.strip()
+    given = given.strip() if given.isascii() else given  # a CAT may be binary
     if not given:
         raise ConfigError("there is no token on standard input, in LAPS_TOKEN or as an argument")
     return given

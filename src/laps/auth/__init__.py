@@ -5,6 +5,7 @@
     tokens     what is common to both kinds of tokens: a seal, and claims
     paths      the claims root, put and get of moq-relay
     jwt, cat   the two kinds: JSON (those claims and ours) and CBOR (C4M)
+    cose       what a CAT is sealed in
     keys       one key, and a set of them by key id
     key_files  keys and revocations from files, read again when these change
     judge      Verifier: a token and the time in, a Grant or an AuthError out

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from laps.auth import cat, jwt
+from laps.auth import cat, cose, jwt
 from laps.auth.grants import Grant
 from laps.auth.refusals import AuthError, Reason
 from laps.errors import quote
@@ -186,13 +186,13 @@ def open_token(token_type: int, token: bytes) -> tuple[Sealed, Callable[[bytes],
         binary = as_cat(token)
         if binary is None:
             return jwt.read_sealed(token), jwt.read_claims
-        return cat.read_sealed(binary), cat.read_claims
+        return cose.read_sealed(binary), cat.read_claims
     if token_type == cat.TOKEN_TYPE:
-        return cat.read_sealed(token), cat.read_claims
+        return cose.read_sealed(token), cat.read_claims
     words = f"tokens of type {token_type} are not known: 0 (JWT or CAT) and 1 (CAT) are"
     raise AuthError(Reason.UNKNOWN_TYPE, words)
 
 
 def as_cat(token: bytes) -> bytes | None:
     """The CAT that a token is, or stands for as text; None for what can only be a JWT."""
-    return token if cat.looks_like(token) else cat.read_text(token)
+    return token if cose.looks_like(token) else cose.read_text(token)

@@ -7,6 +7,7 @@ but nothing else than an AuthError may come of it. And to the parts around what 
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,8 @@ import pytest
 from laps.auth.cat import Claim
 from laps.auth.judge import Verifier
 from laps.auth.refusals import AuthError
-from laps.auth.tokens import Algorithm
-from support.tokens import NOW, cat, jwt, key, keys
+from laps.auth.tokens import Algorithm, write_base64url
+from support.tokens import COSE, NOW, cat, jwt, key, keys
 
 if TYPE_CHECKING:
     from laps.auth.grants import Grant
@@ -69,7 +70,16 @@ def tokens() -> list[tuple[int, bytes]]:
         made.append((0, jwt(CLAIMS, by=key(algorithm))))
         made.append((1, cat(CWT, by=key(algorithm))))
         made.append((0, cat(CWT, by=key(algorithm), tag=b"\xd8\x3d")))
+        made.append((0, base64.b64encode(made[-1][1])))
+        made.append((1, dotted(algorithm)))
     return made
+
+
+def dotted(algorithm: Algorithm) -> bytes:
+    """The form of the draft's vectors."""
+    header = cbor2.dumps({1: COSE[algorithm], 4: key(algorithm).id.encode()})
+    signed = f"{write_base64url(header)}.{write_base64url(cbor2.dumps(CWT))}"
+    return f"{signed}.{write_base64url(key(algorithm).sign(signed.encode()))}".encode()
 
 
 def mutate(token: bytes, chance: random.Random) -> bytes:
