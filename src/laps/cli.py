@@ -132,6 +132,14 @@ def relay(
         str | None,
         typer.Option(metavar="HOST:PORT", help="Where clients connect. Port 0: any free one."),
     ] = None,
+    auth: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEYS",
+            help="Let in who shows a token that one of these keys has signed: a file or a folder, "
+            "see `laps token`. Without it, everybody is let in.",
+        ),
+    ] = None,
     peer_listen: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT", help="Where other relays dial in. Port 0: any free one."),
@@ -183,6 +191,7 @@ def relay(
         "--longitude": {"node.longitude": longitude},
         "--listen": {"clients.listen": listen},
         "--draft": {"clients.drafts": draft or None},
+        "--auth": {"auth.keys": auth},
         "--peer-listen": {"peering.listen": peer_listen},
         "--peer": {"peering.peers": peer or None},
         "--control": {"peering.control": control or None},
@@ -276,7 +285,8 @@ def _say_ready(runner: Runner, admin: Admin | None) -> None:
         f"clients={runner.client_address or 'none'} "
         f"peers={runner.peer_address or 'none'} "
         f"sha256={runner.identity.fingerprint} "
-        f"admin={'none' if admin is None else admin.address}"
+        f"admin={'none' if admin is None else admin.address} "
+        f"auth={'everybody' if runner.config.auth.keys is None else 'keys'}"
     )
 
 

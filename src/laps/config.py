@@ -142,9 +142,7 @@ _Fingerprints = Annotated[
 _Path = Annotated[
     Path | None, Meta(description="the path of a PEM file", extra={"parse": _parse_path})
 ]
-_PlanFile = Annotated[
-    Path | None, Meta(description="the path of a file", extra={"parse": _parse_path})
-]
+_File = Annotated[Path | None, Meta(description="the path of a file", extra={"parse": _parse_path})]
 _Impaired = Annotated[
     tuple[Impairment, ...], Meta(description=_IMPAIRED, extra={"parse": _parse_impaired})
 ]
@@ -197,6 +195,10 @@ _HistorySeconds = Annotated[float, Meta(ge=0, le=86400, description="a number fr
 # Less does not hold what is being said.
 _HistoryBytes = Annotated[
     int, Meta(ge=64 * KIB, le=1024 * MIB, description="a whole number from 65536 to 1073741824")
+]
+_Texts = Annotated[tuple[str, ...], Meta(description='a list like ["relay.example"]')]
+_Namespaces = Annotated[
+    tuple[str, ...], Meta(description='a list of namespaces like ["demo", "live/news"]')
 ]
 _Join = Annotated[Literal["draft", "group"], Meta(description='"draft" or "group"')]
 _Drafts = Annotated[
@@ -297,6 +299,24 @@ class ClientsConfig(msgspec.Struct, frozen=True, kw_only=True):
     # and where. None: the nearest relay with room that is known by then, since nobody knows when
     # writing the file which that will be.
     redirect: _Place = None
+
+
+class AuthConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """[auth]: who may publish and subscribe; without keys, everybody may. See docs/security.md."""
+
+    # A file or a folder with the public keys of those who sign tokens, as `laps token key` makes.
+    # Read again when it changes, and so is what is revoked.
+    keys: _File = None
+    # Tokens and keys that are refused, by line: token ID, key ID. None: the file `revoked` beside
+    # the keys, where there is one.
+    revoked: _File = None
+    # What tokens may name as their audience (aud); one that names another is refused.
+    audience: _Texts = ()
+    # What everybody may publish below, and subscribe below, without a token: namespaces.
+    public_publish: _Namespaces = ()
+    public_subscribe: _Namespaces = ()
+    # Whether a token has to be shown to connect; if not, those of single requests do.
+    needs_token: _Flag = True
 
 
 class QuicrConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -434,7 +454,7 @@ class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Empty: nobody's. Who can sign a plan decides about ways, so no key is trusted by itself.
     key: _String = ""
     # None: a relay that is started again waits for the next plan.
-    file: _PlanFile = None
+    file: _File = None
 
 
 class ImpairmentConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -456,7 +476,7 @@ class AdminConfig(msgspec.Struct, frozen=True, kw_only=True):
     # on any other address, since names of tracks and addresses of clients are there to be read.
     token: _Token = ""
     # None: the token stands above. In a file of its own it can be kept from who may read this one.
-    token_file: _PlanFile = None
+    token_file: _File = None
 
     def __repr__(self) -> str:
         """Without the token: what is printed is read by others."""
@@ -477,6 +497,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     quic: QuicConfig = QuicConfig()
     egress: EgressConfig = EgressConfig()
     clients: ClientsConfig = ClientsConfig()
+    auth: AuthConfig = AuthConfig()
     quicr: QuicrConfig = QuicrConfig()
     cache: CacheConfig = CacheConfig()
     discovery: DiscoveryConfig = DiscoveryConfig()
@@ -575,6 +596,7 @@ def _check(config: Config, source: str) -> None:
         problem = "needs a certificate to use instead: set tls.certificate and tls.key"
         refuse(source, "tls.self_signed", False, problem)
     _check_admin(config.admin, source)
+    _check_auth(config.auth, source)
     if quic.keepalive_s >= quic.idle_timeout_s:
         problem = f"must be below quic.idle_timeout_s = {quote(quic.idle_timeout_s)}"
         refuse(source, "quic.keepalive_s", quic.keepalive_s, problem)
@@ -605,6 +627,16 @@ def _check_peers(config: Config, source: str) -> None:
         for peer in getattr(peering, key):
             problem = "is not for a stub: it dials Edges, for everything: name it in peers"
             refuse(source, f"peering.{key}", str(peer), problem)
+
+
+def _check_auth(auth: AuthConfig, source: str) -> None:
+    """Rights mean nothing where everybody has all of them."""
+    if auth.keys is not None:
+        return
+    for key in ("revoked", "audience", "public_publish", "public_subscribe"):
+        if value := getattr(auth, key):
+            problem = "means nothing without keys, as everybody may do everything: set auth.keys"
+            refuse(source, f"auth.{key}", value, problem)
 
 
 def _check_admin(admin: AdminConfig, source: str) -> None:

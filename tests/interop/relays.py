@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LAPS = str(Path(sys.executable).with_name("laps"))
-READY = re.compile(r"ready node=\S+ clients=(\S+) peers=(\S+) sha256=([0-9a-f]{64}) admin=\S+\n")
+READY = re.compile(
+    r"ready node=\S+ clients=(\S+) peers=(\S+) sha256=([0-9a-f]{64}) admin=\S+ auth=\S+\n"
+)
 
 
 class Relay(NamedTuple):

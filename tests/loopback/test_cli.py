@@ -61,7 +61,7 @@ def test_a_relay_says_where_it_listens_and_stops_when_asked(number: signal.Signa
         line = process.stdout.readline()
         ready = (
             r"ready node=1\.2:3 clients=127\.0\.0\.1:\d+ peers=127\.0\.0\.1:\d+ "
-            r"sha256=[0-9a-f]{64} admin=127\.0\.0\.1:\d+\n"
+            r"sha256=[0-9a-f]{64} admin=127\.0\.0\.1:\d+ auth=everybody\n"
         )
         assert re.fullmatch(ready, line)
         process.send_signal(number)

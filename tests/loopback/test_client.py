@@ -140,7 +140,7 @@ async def test_who_asks_for_one_draft_alone_speaks_it_where_the_relay_names_none
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def unnamed(clients: Clients, _: object) -> Accepted:
-        return Accepted(clients._accept_in(DRAFT16))
+        return Accepted(clients._accept_in(DRAFT16, "/"))
 
     monkeypatch.setattr(Clients, "_choose", unnamed)
     async with relaying() as relay, two(relay, "https", drafts=(16,)) as (here, there):

@@ -58,6 +58,7 @@ from support.relays import Net, track_name
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from laps.edge.authority import Authority
     from laps.edge.client import Rank
     from laps.relay.relay import Relay
     from laps.sessions.moqt import MoqtLimits
@@ -222,6 +223,7 @@ class App:
         *,
         webtransport: bool = False,
         limits: MoqtLimits | None = None,
+        url: str = "",
     ) -> None:
         self.net = net
         self.edge = net.edge(relay)
@@ -237,7 +239,7 @@ class App:
         "What it does when it hears a message of a kind."
         # Draft 14 is the one whose version the setup names.
         named = None if dialect is DRAFT14 else dialect
-        self.client = MoqtClient(self.edge, self.link, named, webtransport=webtransport)
+        self.client = MoqtClient(self.edge, self.link, named, webtransport=webtransport, url=url)
         self.session = MoqtSession(_AppWire(self), named, is_client=True, limits=limits)
         self._uni = count(2, 4)
         self._aliases = count(1)
@@ -396,7 +398,7 @@ class App:
 
     # -- how it works ------------------------------------------------------------------------------
 
-    def start(self, **fields: bytes) -> App:
+    def start(self, **fields: Any) -> App:
         self.session.start(**fields)
         self.net.run()
         return self
@@ -453,11 +455,11 @@ class MoqtNet(Net):
         self.edges: dict[Relay, Edge] = {}
         self.apps: list[App] = []
 
-    def edge(self, relay: Relay, **settings: Any) -> Edge:
+    def edge(self, relay: Relay, authority: Authority | None = None, **settings: Any) -> Edge:
         """The clients of a relay; settings count the first time."""
         if relay not in self.edges:
             chosen = {"subscribe_wait_s": 2.0} | settings
-            self.edges[relay] = Edge(relay, EdgeSettings(**chosen))
+            self.edges[relay] = Edge(relay, EdgeSettings(**chosen), authority)
         return self.edges[relay]
 
     def app(

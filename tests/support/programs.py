@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 LAPS = str(Path(sys.executable).with_name("laps"))
 ANY = "127.0.0.1:0"
-READY = re.compile(r"ready node=\S+ clients=(\S+) peers=(\S+) sha256=([0-9a-f]{64}) admin=(\S+)\n")
+READY = re.compile(
+    r"ready node=\S+ clients=(\S+) peers=(\S+) sha256=([0-9a-f]{64}) admin=(\S+) auth=\S+\n"
+)
 
 
 @dataclass(frozen=True)

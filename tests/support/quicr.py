@@ -22,6 +22,7 @@ from laps.sessions.quicr import Closed, QuicrSession
 from laps.types import Location
 from laps.wire.quicr.fragments import Reassembler, cut
 from laps.wire.quicr.messages import (
+    Authorization,
     Datagram,
     Fin,
     Fragment,
@@ -182,7 +183,7 @@ class Media:
 
     @property
     def name(self) -> bytes:
-        assert self.stream.opening is not None
+        assert isinstance(self.stream.opening, Subscribe | PublishIntent)
         return self.stream.opening.name
 
     @property
@@ -339,16 +340,27 @@ class QuicrApp:
         datagrams: bool = False,
         datagram_id: int | None = None,
         since: Location | None = None,
+        token: Authorization | None = None,
     ) -> Media:
         if datagrams and datagram_id is None:
             datagram_id = next(self._datagram_ids)
-        stream = self.session.open(Subscribe(_bytes(name), mask, intent, datagram_id), since)
+        asked = Subscribe(_bytes(name), mask, intent, datagram_id)
+        stream = self.session.open(asked, since, token)
         media = self.media[stream.id] = Media(self, stream, datagram_id)
         self.net.run()
         return media
 
-    def publish(self, name: str | bytes, *, datagrams: bool = False) -> Post:
-        stream = self.session.open(PublishIntent(_bytes(name), datagrams))
+    def authorize(self, token: Authorization) -> Media:
+        """Show a token for the whole connection."""
+        stream = self.session.open(token)
+        media = self.media[stream.id] = Media(self, stream, None)
+        self.net.run()
+        return media
+
+    def publish(
+        self, name: str | bytes, *, datagrams: bool = False, token: Authorization | None = None
+    ) -> Post:
+        stream = self.session.open(PublishIntent(_bytes(name), datagrams), token=token)
         post = self.media[stream.id] = Post(self, stream)
         self.net.run()
         return post

@@ -65,6 +65,10 @@ _OF_NAMESPACES: Final = frozenset(
 )
 
 
+OF_RELAYS: Final = (b"laps",)
+"The beginning of the namespaces in which relays publish telemetry, and are told plans."
+
+
 class MatchType(Enum):
     """How a field is compared; the values are C4M's, which has none for an exact match."""
 
@@ -97,6 +101,9 @@ class Match:
         return not self.value or (self.type is other.type and self.matches(other.value))
 
 
+_RELAYS: Final = Match(OF_RELAYS[0])
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """Some actions on some names."""
@@ -120,7 +127,12 @@ class Scope:
         return self.meets(namespace) and self._has(action, name)
 
     def meets(self, prefix: Namespace) -> bool:
-        """Whether the namespace, or one below it, can match."""
+        """Whether the namespace, or one below it, can match.
+
+        What relays publish of themselves has to be named: all names are those of applications.
+        """
+        if prefix[:1] == OF_RELAYS and (not self.namespace or self.namespace[0] != _RELAYS):
+            return False
         if self.ends and len(prefix) > len(self.namespace):
             return False
         return all(match.matches(part) for match, part in zip(self.namespace, prefix, strict=False))

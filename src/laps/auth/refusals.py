@@ -37,6 +37,9 @@ class Reason(StrEnum):
     EXPIRED = "expired"
     NOT_YET_VALID = "not_yet_valid"
     REVOKED = "revoked"
+    NO_TOKEN = "no_token"  # noqa: S105 - a label
+    NOT_ALLOWED = "not_allowed"
+    """What was asked for is not among what the tokens that were shown allow."""
 
     @property
     def outcome(self) -> Outcome:

@@ -10,6 +10,7 @@ who waits for which publisher, who hears of which namespace, what is fetched fro
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from laps.routing.forwarding import FromClient
@@ -21,6 +22,7 @@ from laps.wire.moqt.messages import DEFAULT_PRIORITY
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
+    from laps.edge.access import Access
     from laps.routing.forwarding import FlowKey
     from laps.sessions.moqt import Wire
     from laps.tracks.publication import Publication
@@ -184,6 +186,9 @@ class EdgeClient:
     joins_groups = False
     "Whether its subscriptions begin with the group that a track is in, and not after its objects."
 
+    access: Access
+    "What it has shown, and may do."
+
     def __init__(self, link: ClientLink) -> None:
         self.link = link
         self.publications: dict[int, Publication] = {}
@@ -192,6 +197,8 @@ class EdgeClient:
         "The prefixes it subscribes to, by request id."
         self.serving: dict[int, Serving] = {}
         "What it is being sent of earlier objects, by request id."
+        self.review_at = inf
+        "When it is looked at whether it is still allowed what it was."
         self._is_waiting = False
         "What it sends is left unread."
 
@@ -303,6 +310,10 @@ class EdgeClient:
         raise NotImplementedError
 
     # -- its end -----------------------------------------------------------------------------------
+
+    def review(self, now: float) -> None:
+        """End what it is not allowed any more."""
+        raise NotImplementedError
 
     def expire(self, now: float) -> bool:
         """Give up what nobody has explained in time; whether something still waits."""

@@ -17,6 +17,7 @@ from laps.types import announce_info, hash_track
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from laps.edge.authority import Authority
     from laps.relay.relay import Relay
     from laps.tracks.ports import Client
     from laps.tracks.track import Track
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
 class Context:
     """What the parts of an Edge share."""
 
-    def __init__(self, relay: Relay, settings: EdgeSettings) -> None:
+    def __init__(self, relay: Relay, settings: EdgeSettings, authority: Authority) -> None:
         self.relay = relay
+        self.authority = authority
         self.settings = settings
         self.counters = ClientCounters()
         self.quicr = QuicrCounters()

@@ -5,6 +5,7 @@
     fetching          ranges, from the cache or from upstream (`upstream_fetch`)
     track_status      how far a track is
     watching          who hears of which namespaces
+    reviewing         whether clients are still allowed what they were
     endings           how tracks end
     relay_queries     what is asked of other relays, and `relay_requests` what they ask
 
@@ -16,11 +17,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from laps.edge.authority import Authority
 from laps.edge.context import Context
 from laps.edge.endings import Endings
 from laps.edge.fetching import Fetches
 from laps.edge.relay_queries import RelayQueries
 from laps.edge.relay_requests import RelayRequests
+from laps.edge.reviewing import Reviews
 from laps.edge.subscribing import Subscribing
 from laps.edge.track_status import Statuses
 from laps.edge.upstream_fetch import FetchCounters, UpstreamFetches
@@ -48,8 +51,11 @@ TICK_S: Final = 1.0
 class Edge:
     """What the clients of a relay have in common."""
 
-    def __init__(self, relay: Relay, settings: EdgeSettings) -> None:
-        context = Context(relay, settings)
+    def __init__(
+        self, relay: Relay, settings: EdgeSettings, authority: Authority | None = None
+    ) -> None:
+        """Without an `authority` everybody may do everything."""
+        context = Context(relay, settings, authority or Authority())
         self.relay = relay
         self.settings = settings
         self.context = context
@@ -62,6 +68,7 @@ class Edge:
         self.statuses = Statuses(context, self.queries)
         self.subscribing = Subscribing(context, self.statuses, self.upstream)
         self.watches = Watches(context)
+        self.reviews = Reviews(context)
         self.endings = Endings(context, self.queries)
         self.requests = RelayRequests(
             context, self.queries, self.fetches, self.statuses, self.endings

@@ -13,24 +13,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from laps.edge.client import EdgeClient
+from laps.edge.moqt_access import MoqtAccess
+from laps.edge.moqt_fetches import MoqtFetches
 from laps.edge.moqt_manners import manners_of
 from laps.edge.moqt_names import name_refusal
 from laps.edge.moqt_offers import Offers, watch_no_more, watch_of
 from laps.edge.moqt_publications import MoqtPublications
 from laps.edge.moqt_published_streams import PublishedStreams
+from laps.edge.moqt_review import review
 from laps.edge.moqt_subscription import MoqtSubscription
 from laps.sessions.moqt import MoqtSession
 from laps.tracks.subscription import SubscriptionState
-from laps.types import Location
 from laps.wire.moqt.carried_subscribe import accepted_as
-from laps.wire.moqt.codes import RequestCode, SessionCode, violation
+from laps.wire.moqt.codes import DoneCode, RequestCode, SessionCode, violation
 from laps.wire.moqt.messages import (
     ClientSetup,
     Fetch,
     FetchCancel,
     FetchOk,
     Goaway,
-    JoiningFetch,
     Publish,
     PublishDone,
     PublishNamespace,
@@ -41,7 +42,6 @@ from laps.wire.moqt.messages import (
     RequestKind,
     RequestOk,
     RequestUpdate,
-    StandaloneFetch,
     Subscribe,
     SubscribeNamespace,
     SubscribeOk,
@@ -49,14 +49,13 @@ from laps.wire.moqt.messages import (
     Unsubscribe,
     UnsubscribeNamespace,
 )
-from laps.wire.moqt.tolerance import Tolerance
 
 if TYPE_CHECKING:
     from laps.edge.client import ClientLink, EdgeSubscription, Rank, RankedStream, Watch
     from laps.edge.edge import Edge
     from laps.tracks.publication import Publication
     from laps.tracks.track import Track
-    from laps.types import Address, TrackHash, TrackKey, TrackName
+    from laps.types import Address, Location, TrackHash, TrackKey, TrackName
     from laps.wire.moqt.dialect import Dialect
     from laps.wire.moqt.messages import Message
 
@@ -67,10 +66,18 @@ class MoqtClient(EdgeClient):
     violations = frozenset(SessionCode) - {SessionCode.NO_ERROR, SessionCode.GOAWAY_TIMEOUT}
     silent_code = SessionCode.CONTROL_MESSAGE_TIMEOUT
     answers_fetches = True
+    access: MoqtAccess
 
     def __init__(
-        self, edge: Edge, link: ClientLink, dialect: Dialect | None, *, webtransport: bool
+        self,
+        edge: Edge,
+        link: ClientLink,
+        dialect: Dialect | None,
+        *,
+        webtransport: bool,
+        url: str = "",
     ) -> None:
+        """`url` is the path and query that a WebTransport session was asked for with."""
         super().__init__(link)
         self.edge = edge
         self._webtransport = webtransport
@@ -87,6 +94,8 @@ class MoqtClient(EdgeClient):
         self._by_request: dict[int, MoqtSubscription] = {}
         self._publishing = MoqtPublications(edge, self, self.session)
         self._streams_in = PublishedStreams(edge, self, self.session, self._publishing)
+        self._fetches = MoqtFetches(edge, self, self.session)
+        self.access = MoqtAccess(edge.context.authority, self.session, url)
         self.offers = Offers(self.session)
 
     # -- what the connection tells -----------------------------------------------------------------
@@ -125,7 +134,11 @@ class MoqtClient(EdgeClient):
     def closed(self, now: float) -> None:
         """The session is closed, whoever ended it."""
         self.edge.client_closed(self, now)
-        del self._publishing, self._streams_in  # which refer to the client: see `net/clients.py`
+        del (
+            self._publishing,
+            self._streams_in,
+            self._fetches,
+        )  # which refer to the client: see `net/clients.py`
 
     # -- as `EdgeClient` ---------------------------------------------------------------------------
 
@@ -157,6 +170,14 @@ class MoqtClient(EdgeClient):
         """As `EdgeClient.dismiss`."""
         end = self.link.close if self._follows_goaway else self.link.abort
         end(SessionCode.GOAWAY_TIMEOUT, "the relay stops")
+
+    def review(self, now: float) -> None:
+        """As `EdgeClient.review`."""
+        if (error := self.access.may_connect(now)) is not None:
+            self.link.close(SessionCode[error.reason.outcome.name], str(error))
+            return
+        self._publishing.review(now)
+        review(self, self.access, self.session, self.edge.context, now)
 
     def expire(self, now: float) -> bool:
         """As `EdgeClient.expire`."""
@@ -217,11 +238,15 @@ class MoqtClient(EdgeClient):
     # -- messages ----------------------------------------------------------------------------------
 
     def _take(self, message: Message, now: float) -> None:  # noqa: C901 - a flat table
-        if (refusal := name_refusal(message, self.edge.context)) is not None:
-            self.refuse(*refusal, now)
+        refusal = name_refusal(message, self.edge.context) or self.access.refusal(message, now)
+        self.edge.reviews.expect(self)
+        if refusal is not None:
+            self._not_allowed(message, *refusal, now)
             return
         match message:
             case ClientSetup():
+                self.access.set_up(message, now)
+                self.edge.reviews.expect(self)
                 manners = manners_of(message.implementation, self.edge.settings.join)
                 self.joins_groups, self.answers_fetches, self._follows_goaway = manners
                 self.session.flush()
@@ -249,7 +274,7 @@ class MoqtClient(EdgeClient):
                 for request_id in watch_no_more(self.watching, prefix):
                     self.session.finish(request_id)
             case Fetch():
-                self._fetch(message, now)
+                self._fetches.fetch(message, self._by_request, now)
             case FetchCancel(request_id):
                 if (serving := self.serving.pop(request_id, None)) is not None:
                     serving.cancel(now)
@@ -281,6 +306,18 @@ class MoqtClient(EdgeClient):
         # What nobody publishes now somebody may publish in a moment, and we have waited already.
         retry_ms = 0 if code in (RequestCode.DOES_NOT_EXIST, RequestCode.TIMEOUT) else None
         self.session.send(RequestError(request_id, code, reason, retry_ms))
+
+    def _not_allowed(
+        self, message: Message, request_id: int, code: int, reason: str, now: float
+    ) -> None:
+        """Refuse a request; what it updates goes no further, as the drafts have it."""
+        self.refuse(request_id, code, reason, now)
+        if isinstance(message, Publish):
+            self.session.drop_alias(message.alias, request_id)
+        if isinstance(message, RequestUpdate):
+            subscription = self._by_request.get(message.existing_id)
+            if subscription is not None:
+                self.end(subscription, DoneCode.UPDATE_FAILED, reason, now)
 
     def _refused(self, message: RequestError, now: float) -> None:
         match message.kind:
@@ -332,7 +369,7 @@ class MoqtClient(EdgeClient):
         subscription.advance(SubscriptionState.ESTABLISHED)
         subscription.begin(largest, now)
         for message in subscription.take_joining():
-            self._join(message, subscription, now)
+            self._fetches.join(message, subscription, now)
 
     def end(self, subscription: EdgeSubscription, code: int, reason: str, now: float) -> None:
         """As `EdgeClient.end`."""
@@ -351,7 +388,7 @@ class MoqtClient(EdgeClient):
         """As `EdgeClient.drop`."""
         assert isinstance(subscription, MoqtSubscription)  # noqa: S101 - it is one of ours
         for message in subscription.take_joining():
-            self._join(message, subscription, now)
+            self._fetches.join(message, subscription, now)
         self._subscriptions.pop(subscription.track.key, None)
         self._by_request.pop(subscription.request_id, None)
         self.edge.subscribing.unsubscribe(subscription, now)
@@ -386,45 +423,6 @@ class MoqtClient(EdgeClient):
             self.edge.subscribing.wants_new_group(subscription, message.new_group, now)
         largest = subscription.track.largest()
         self.session.send(RequestOk(message.request_id, largest=largest))
-
-    # -- it fetches --------------------------------------------------------------------------------
-
-    def _fetch(self, message: Fetch, now: float) -> None:
-        wanted, request_id = message.range, message.request_id
-        if isinstance(wanted, StandaloneFetch):
-            track = self.edge.context.track(wanted.track, now)
-            self.edge.fetches.begin(self, track, message, wanted.start, wanted.end, now)
-            return
-        subscription = self._by_request.get(wanted.joining_id)
-        if subscription is None:
-            reason = f"request {wanted.joining_id} is no subscription of this session"
-            self.refuse(request_id, RequestCode.INVALID_JOINING_REQUEST_ID, reason, now)
-            return
-        if not subscription.can_be_joined:
-            reason = "a joining FETCH goes with a subscription from the largest object on"
-            self.session.tolerate(Tolerance.MISPLACED_JOIN, reason)
-            self.refuse(request_id, RequestCode.INVALID_JOINING_REQUEST_ID, reason, now)
-            return
-        if subscription.is_established:
-            self._join(message, subscription, now)
-        else:
-            subscription.joining.append(message)
-
-    def _join(self, message: Fetch, subscription: MoqtSubscription, now: float) -> None:
-        """A FETCH up to where a subscription begins, once that is known."""
-        request_id, wanted = message.request_id, message.range
-        if request_id not in self.session.incoming:
-            return  # it was cancelled
-        largest = subscription.largest
-        if not subscription.is_established or largest is None:
-            reason = "nothing of the track came before the subscription"
-            self.refuse(request_id, RequestCode.INVALID_RANGE, reason, now)
-            return
-        assert isinstance(wanted, JoiningFetch)  # noqa: S101 - the other kind waits for nothing
-        group = max(0, largest.group - wanted.start) if wanted.relative else wanted.start
-        end = Location(largest.group, largest.object + 1)
-        track = subscription.track
-        self.edge.fetches.begin(self, track, message, Location(group, 0), end, now)
 
     # -- it watches namespaces ---------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from laps.auth.grants import Action
 from laps.tracks.publication import PublicationState
 from laps.types import announce_info
 from laps.wire.moqt.carried_subscribe import carried_subscribe
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from laps.sessions.moqt import MoqtSession
     from laps.tracks.publication import Publication
     from laps.tracks.track import Track
-    from laps.types import TrackHash, TrackKey
+    from laps.types import TrackHash, TrackKey, TrackName
     from laps.wire.moqt.messages import Publish, SubscribeOk
 
 
@@ -100,6 +101,10 @@ class MoqtPublications:
             publication.refusal = RequestError(
                 -1, RequestCode.DOES_NOT_EXIST, "its publisher is leaving"
             )
+        elif found.name is not None and not self._may_publish(found.name):
+            publication.advance(PublicationState.REFUSED)
+            reason = "its publisher has no token for it"
+            publication.refusal = RequestError(-1, RequestCode.UNAUTHORIZED, reason)
         elif found.name is not None and publication.request_id < 0:
             wanted = (it.new_group for it in found.waiting if it.new_group is not None)
             largest = Filter(FilterType.LARGEST_OBJECT)
@@ -164,8 +169,31 @@ class MoqtPublications:
 
     def contradicted(self, publication: Publication, reason: str, now: float) -> None:
         """Its track contradicts itself: nothing more of it is wanted, and its session goes on."""
-        track = self._track(publication)
         self.malformed(publication, reason, now)
+        self._stop(publication, now)
+
+    def review(self, now: float) -> None:
+        """End what the client may not publish any more; its subscribers hear that it has ended."""
+        access = self._client.access
+        for publication in list(self._client.publications.values()):
+            track = self._track(publication)
+            if track.name is None or publication.done is not None:
+                continue
+            action = Action.PUBLISH if publication.by_publish else Action.PUBLISH_NAMESPACE
+            own = publication.request_id if publication.by_publish else None
+            error = access.still(own, action, track.name.namespace, track.name.name, now)
+            if error is not None:
+                publication.done = PublishDone(0, DoneCode.UNAUTHORIZED, reason=str(error))
+                self._stop(publication, now)
+                self._edge.endings.publisher_ended(track, publication.done, now)
+
+    def _may_publish(self, name: TrackName) -> bool:
+        """Whether a track below a namespace of the client's is asked for: it may not have all."""
+        return self._client.access.has(Action.PUBLISH_NAMESPACE, name.namespace, name.name)
+
+    def _stop(self, publication: Publication, now: float) -> None:
+        """Take nothing more of a track."""
+        track = self._track(publication)
         self._forget(publication, now)
         if publication.request_id in self._session.incoming:  # a PUBLISH; else our own SUBSCRIBE
             self._session.send(Unsubscribe(publication.request_id))

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from laps.auth.grants import Action
+from laps.auth.refusals import AuthError
 from laps.edge.client import EdgeClient
+from laps.edge.quicr_access import QuicrAccess, response_of
 from laps.edge.quicr_publication import QuicrPublishing
 from laps.edge.quicr_subscription import QuicrSubscription
 from laps.edge.quicr_wildcards import Wildcards
@@ -19,6 +22,7 @@ from laps.tracks.subscription import SubscriptionState
 from laps.wire.moqt.codes import DoneCode
 from laps.wire.quicr.codes import QuicrCode, QuicrViolation
 from laps.wire.quicr.messages import (
+    Authorization,
     Intent,
     PublishIntent,
     PublishIntentOk,
@@ -29,7 +33,7 @@ from laps.wire.quicr.messages import (
     SubscribeReply,
     decode_datagram,
 )
-from laps.wire.quicr.names import NameRefused, Pattern
+from laps.wire.quicr.names import NameRefused, Pattern, decode_name
 
 if TYPE_CHECKING:
     from laps.edge.client import ClientLink, EdgeSubscription, Watch
@@ -51,12 +55,14 @@ class QuicrClient(EdgeClient):
     """One QUICR session with a client."""
 
     silent_code = QuicrCode.SILENT
+    access: QuicrAccess
     violations = (QuicrCode.PROTOCOL_VIOLATION, QuicrCode.INVALID_ENCODING, QuicrCode.TOO_LARGE)
 
     def __init__(self, edge: Edge, link: ClientLink) -> None:
         super().__init__(link)
         self.edge = edge
         self.session = QuicrSession(link.wire)
+        self.access = QuicrAccess(edge.context.authority, self.session)
         self._subscriptions: dict[TrackKey, QuicrSubscription] = {}
         "What it subscribes to."
         self._by_stream: dict[int, QuicrSubscription] = {}
@@ -130,10 +136,41 @@ class QuicrClient(EdgeClient):
             stream = event.stream
             if isinstance(event, Closed):
                 self._stream_closed(stream, event.well, now)
+            elif isinstance(event.message, Authorization):
+                self._shown(stream, event.message, now)
             elif stream in self._publishing:
                 self._publishing.receive(stream, event.message, now)
             elif not stream.closed_here:  # or else it was refused, or has ended
                 self._asked(stream, event.message, now)
+
+    def _shown(self, stream: ControlStream, message: Authorization, now: float) -> None:
+        """A token, for the connection or for a stream that is open."""
+        try:
+            self.access.shown(stream, message, now)
+        except AuthError as error:
+            self._fail(stream, str(error))
+            return
+        self.edge.reviews.expect(self)
+        if stream.opening is message:
+            self.session.send(stream, SubscribeReply(Response.OK))
+            self.session.close(stream)
+
+    def review(self, now: float) -> None:
+        """As `EdgeClient.review`."""
+        for subscription in list(self._by_stream.values()):
+            name, stream = subscription.track.name, subscription.stream
+            own = None if stream.ours else stream.id
+            if name is not None and (
+                error := self.access.still(own, Action.SUBSCRIBE, name.namespace, name.name, now)
+            ):
+                self._end_stream(subscription, response_of(error), str(error), now)
+        for stream, prefix in self.wildcards.prefixes():
+            error = self.access.still(stream.id, Action.SUBSCRIBE_NAMESPACE, prefix, None, now)
+            if error is not None:
+                self._unsubscribed(stream, now)
+                self.session.send(stream, SubscribeReply(response_of(error), str(error)))
+                self.session.close(stream)
+        self._publishing.review(self.access, now)
 
     def _asked(self, stream: ControlStream, message: Message, now: float) -> None:
         match message:
@@ -187,6 +224,7 @@ class QuicrClient(EdgeClient):
         datagram_id = message.datagram_stream_id
         try:
             pattern.check()
+            self.access.check(stream, pattern, now)
             self.check_datagrams(datagram_id, None if pattern.is_wild else pattern)
             if not pattern.is_wild and (reason := self.edge.context.no_room_for(pattern.track())):
                 raise NameRefused(reason)
@@ -202,6 +240,7 @@ class QuicrClient(EdgeClient):
             self.session.send(stream, SubscribeReply(Response.OK))
             subscription = self.deliver(stream, track, message.intent, datagram_id, now)
             subscription.renewed_at = now
+        self.edge.reviews.expect(self)
         self._redirect(stream, self.edge.going_to)
 
     def check_datagrams(self, datagram_id: int | None, pattern: Pattern | None) -> None:
@@ -349,10 +388,12 @@ class QuicrClient(EdgeClient):
 
     def _intends(self, stream: ControlStream, message: PublishIntent, now: float) -> None:
         try:
+            self.access.check_intent(stream, decode_name(message.name), now)
             self._publishing.begin(stream, message, now)
         except NameRefused as refused:
             self._fail(stream, str(refused))
             return
+        self.edge.reviews.expect(self)
         self._redirect(stream, self.edge.going_to)
 
     # -- as `WildcardClient` -----------------------------------------------------------------------

@@ -15,6 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from laps.auth.grants import Action
+from laps.edge.quicr_access import response_of
 from laps.telemetry.records import is_telemetry
 from laps.types import Location
 from laps.wire.moqt.codes import DoneCode
@@ -31,12 +33,14 @@ from laps.wire.quicr.messages import (
     Fragment,
     PublishIntentOk,
     StartPoint,
+    SubscribeReply,
 )
 from laps.wire.quicr.names import NameRefused, decode_name
 
 if TYPE_CHECKING:
     from laps.edge.client import EdgeClient
     from laps.edge.edge import Edge
+    from laps.edge.quicr_access import QuicrAccess
     from laps.relay.relay import Relay
     from laps.sessions.quicr import ControlStream, QuicrSession
     from laps.tracks.ports import Client
@@ -279,6 +283,23 @@ class QuicrPublishing:
             self._edge.context.at(at, lambda now: self._end(published, now, ok=True))
         else:
             self._end(published, now, ok=ok)
+
+    def review(self, access: QuicrAccess, now: float) -> None:
+        """End what the client may not publish any more; its subscribers hear that it has ended."""
+        for stream_id, published in list(self._by_stream.items()):
+            track = self._edge.relay.tracks.get(published.publication.key)
+            name = None if track is None else track.name
+            if track is None or name is None:
+                continue
+            error = access.still(stream_id, Action.PUBLISH, name.namespace, name.name, now)
+            if error is not None:
+                del self._by_stream[stream_id]
+                published.close(now, None)
+                reply = SubscribeReply(response_of(error), str(error))
+                self._session.send(published.stream, reply)
+                self._end(published, now, ok=False)
+                done = PublishDone(0, DoneCode.UNAUTHORIZED, reason=str(error))
+                self._edge.endings.publisher_ended(track, done, now)
 
     def close(self, now: float) -> None:
         """The session is closed: what arrived of its tracks is whole."""

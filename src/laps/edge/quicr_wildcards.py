@@ -104,6 +104,10 @@ class Wildcards:
         """The subscription of a control stream."""
         return self._all.get(stream.id)
 
+    def prefixes(self) -> list[tuple[ControlStream, tuple[bytes, ...]]]:
+        """The control streams of all, and what the namespaces of their tracks begin with."""
+        return [(it.stream, it.pattern.prefix) for it in self._all.values()]
+
     def watch(
         self, stream: ControlStream, pattern: Pattern, message: Subscribe, now: float
     ) -> None:

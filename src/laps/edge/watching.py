@@ -52,8 +52,10 @@ class Watches:
         now: float,
     ) -> None:
         """A track that is published by itself is one of its namespace, which need not be."""
+        if not client.access.may_see(namespace, now):
+            return
         if watch.namespaces and namespace not in watch.told:
             client.tell_namespace(watch, namespace)
-        if name is not None and watch.tracks:
+        if name is not None and watch.tracks and client.access.may_have(namespace, name, now):
             track = self._context.track(TrackName(namespace, name), now)
             client.offer(track, forward=watch.forward, now=now)

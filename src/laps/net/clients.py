@@ -125,26 +125,28 @@ class Clients:
         return server
 
     def _choose(self, request: ConnectRequest) -> Accepted:
-        """Whatever the path: what is published where is not for paths to say."""
+        """Whatever the path: what is published where is not for paths to say, but for a token."""
         bare = () if self.edge.settings.session.strict else request.bare_protocols
         for draft in self._drafts:
             dialect = DIALECTS[draft]
             if not dialect.version_in_setup and dialect.alpn in (*request.protocols, *bare):
                 self.edge.counters.tolerated[Tolerance.BARE_PROTOCOLS] += dialect.alpn in bare
-                return Accepted(self._accept_in(dialect), dialect.alpn)
+                return Accepted(self._accept_in(dialect, request.path), dialect.alpn)
         # A browser takes an answer it did not ask for as a failure: draft 14 goes without a name.
-        return Accepted(self._accept_in(None))
+        return Accepted(self._accept_in(None, request.path))
 
-    def _accept_in(self, dialect: Dialect | None) -> Callable[[WebTransportSession], Receiver]:
-        return lambda session: self._moqt(session, dialect, webtransport=True)
+    def _accept_in(
+        self, dialect: Dialect | None, url: str
+    ) -> Callable[[WebTransportSession], Receiver]:
+        return lambda session: self._moqt(session, dialect, webtransport=True, url=url)
 
     def _moqt(
-        self, transport: Transport, dialect: Dialect | None, *, webtransport: bool
+        self, transport: Transport, dialect: Dialect | None, *, webtransport: bool, url: str = ""
     ) -> ClientConnection:
         return ClientConnection(
             self,
             transport,
-            lambda link: MoqtClient(self.edge, link, dialect, webtransport=webtransport),
+            lambda link: MoqtClient(self.edge, link, dialect, webtransport=webtransport, url=url),
         )
 
 

@@ -27,6 +27,7 @@ from laps.edge.settings import EdgeSettings, QuicrSettings
 from laps.errors import CloseCode, ConnectNotReceived, ConnectResponseNotReceived, LapsError
 from laps.infobase.nodes import SessionId
 from laps.net import tls
+from laps.net.authorizing import Authorizing
 from laps.net.clients import Clients, alpns
 from laps.net.closes import Closes
 from laps.net.diallers import Diallers, address_towards
@@ -111,6 +112,7 @@ class Runner:
             self._writable,
         )
         role = Role(config.node.type)
+        self._authorizing = Authorizing(config.auth)
         self._peering: Endpoint | None = None
         self.peer_address: Address | None = None
         if RULES[role].accepts_peers:
@@ -143,7 +145,7 @@ class Runner:
             # The relay adds its own time, which counts from when the machine began.
             epoch=int(time.time() - time.monotonic()),
         )
-        self.edge = Edge(self.relay, _edge_settings(config))
+        self.edge = Edge(self.relay, _edge_settings(config), self._authorizing.authority)
         self._client_endpoint: Endpoint | None = None
         setup_s = config.quic.handshake_timeout_s
         self.clients = Clients(
@@ -173,6 +175,12 @@ class Runner:
             log.warning(
                 "this via keeps no subscribes: relays that join it later hear nothing of earlier "
                 "ones; set relay.reflect, or name control servers in peering.control"
+            )
+        if self._authorizing.authority.is_open and not config.clients.listen.is_loopback:
+            log.warning(
+                "everybody who reaches %s may publish and subscribe: name the keys that sign "
+                "tokens with auth.keys, or --auth",
+                config.clients.listen,
             )
         self._kept: dict[tuple[Address, PeerMode, int], asyncio.Task[None]] = {}
         self._keep_peers()
@@ -242,7 +250,7 @@ class Runner:
         self._arm()
 
     def reload(self, config: Config) -> None:
-        """Take a changed configuration: certificate, peers, impairment and telemetry at once.
+        """Take a changed configuration: certificate, peers, keys, impairment, telemetry at once.
 
         The rest counts at a restart, but for the type of the relay (`begin_again`).
 
@@ -272,6 +280,7 @@ class Runner:
         self._keep_peers()
         self._diallers.configure(config)
         self._watch.configure(config.peering.dead_after_s)
+        self._authorizing.configure(config.auth, self.edge.reviews)
         self._note("reloaded")
         if self._reporter is not None:
             self._reporter.configure(config.telemetry)
@@ -433,6 +442,7 @@ class Runner:
         self._measuring = self._loop.call_later(MEASURE_S, self._measure)
         if self._reporter is None or not self._reporter.telemetry.running:
             self.relay.path_watch.look(time.monotonic())  # or else telemetry looks
+        self._authorizing.look(self.edge.reviews)
         self._tell_metrics()
 
     def _tell_metrics(self) -> None:

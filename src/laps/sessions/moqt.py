@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from laps.names import Namespace
     from laps.wire.moqt.dialect import Dialect
-    from laps.wire.moqt.messages import Message
+    from laps.wire.moqt.messages import Message, Token
 
 
 class Wire(Protocol):
@@ -129,11 +129,16 @@ class MoqtSession:
 
     # -- setup -------------------------------------------------------------------------------------
 
-    def start(self, path: bytes | None = None, authority: bytes | None = None) -> None:
+    def start(
+        self,
+        path: bytes | None = None,
+        authority: bytes | None = None,
+        tokens: tuple[Token, ...] = (),
+    ) -> None:
         """A client begins: it opens the control stream and says CLIENT_SETUP."""
         self._control = self._wire.open_stream()
         self._streams[self._control] = ControlStream(incoming=False)
-        self._write(self._setup.offer(path, authority))
+        self._write(self._setup.offer(path, authority, tokens))
 
     def _set_up(self, message: Message) -> None:
         """The first message on the control stream."""
@@ -490,6 +495,13 @@ class MoqtSession:
         suffix = namespace[len(pending.message.prefix) :]
         self._wire.send(pending.stream_id, self.dialect.encode(NamespaceAdded(suffix)))
         return None
+
+    def stop_telling(self, request_id: int) -> None:
+        """Who subscribed to a prefix may not any more; draft 14 has no word for that."""
+        pending = self.incoming.get(request_id)
+        if pending is not None and pending.stream_id is not None:
+            self._wire.send(pending.stream_id, b"", fin=True)
+        self.finish(request_id)
 
     def tell_namespace_gone(
         self, request_id: int, namespace: Namespace, said_id: int | None

@@ -15,7 +15,7 @@ from laps.wire.moqt.dialect import BY_ALPN, BY_SETUP
 from laps.wire.moqt.messages import ClientSetup, ServerSetup
 
 if TYPE_CHECKING:
-    from laps.wire.moqt.messages import Message
+    from laps.wire.moqt.messages import Message, Token
 
 IMPLEMENTATION: Final = b"laps"
 
@@ -42,7 +42,9 @@ class Setup:
     "The first request id that the other side may not use."
     max_token_cache_bytes: int
 
-    def offer(self, path: bytes | None, authority: bytes | None) -> ClientSetup:
+    def offer(
+        self, path: bytes | None, authority: bytes | None, tokens: tuple[Token, ...] = ()
+    ) -> ClientSetup:
         """What a client says first."""
         raw = not self.webtransport
         return ClientSetup(
@@ -51,6 +53,7 @@ class Setup:
             authority=authority if raw else None,
             max_request_id=self.max_request_id,
             max_token_cache_bytes=self.max_token_cache_bytes,
+            tokens=tokens,
             implementation=IMPLEMENTATION,
         )
 

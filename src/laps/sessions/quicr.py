@@ -6,9 +6,11 @@ A stream is opened by who wants the media, with SUBSCRIBE, or by who has it, wit
     SUBSCRIBE         SUBSCRIBE again, SUBSCRIBE_CANCEL    SUBSCRIBE_REPLY, media, RELAY_REDIRECT
     PUBLISH_INTENT    media                                PUBLISH_INTENT_OK, SUBSCRIBE_REPLY,
                                                            SUBSCRIBE_CANCEL, RELAY_REDIRECT
+    AUTHORIZATION     nothing more                         SUBSCRIBE_REPLY
 
 where media is START_POINT, FRAGMENT and FIN. START_POINT ahead of SUBSCRIBE says where somebody who
-catches up goes on. Either side ends it by closing its half; then the
+catches up goes on. AUTHORIZATION ahead of either opening, or later, is a token for that stream; as
+an opening it holds for the connection. Either side ends a stream by closing its half; then the
 other closes its own. A relay opens streams too, with PUBLISH_INTENT, for the tracks that a
 subscription with a mask has found. Whatever has no place is a QuicrViolation, and ends the session.
 """
@@ -16,13 +18,15 @@ subscription with a mask has found. Whatever has no place is a QuicrViolation, a
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 from laps.wire.quicr.codes import QuicrCode, QuicrViolation, violation
 from laps.wire.quicr.fragments import MediaOrder
 from laps.wire.quicr.messages import (
+    Authorization,
     Fin,
     Fragment,
+    Holds,
     MessageReader,
     PublishIntent,
     PublishIntentOk,
@@ -42,14 +46,17 @@ if TYPE_CHECKING:
 _MEDIA: Final = (StartPoint, Fragment, Fin)
 
 # Who may say what, behind the message that opened the stream.
-_SUBSCRIBER: Final = (Subscribe, SubscribeCancel)
+_SUBSCRIBER: Final = (Subscribe, SubscribeCancel, Authorization)
 _SERVER: Final = (SubscribeReply, RelayRedirect, *_MEDIA)
-_PUBLISHER: Final = _MEDIA
+_PUBLISHER: Final = (*_MEDIA, Authorization)
 _TAKER: Final = (PublishIntentOk, SubscribeReply, SubscribeCancel, RelayRedirect)
 
 # So many streams that are over are remembered: who no longer reads one may have written to it
 # before, and what comes of that later opens no new one.
 OVER: Final = 1024
+
+# Of one stream: a client has a token or two.
+MAX_TOKENS: Final = 4
 
 # A publisher may be in the middle of a fragment on each of its streams: this is 256 of the longest.
 MAX_HELD_BYTES: Final = 16 * 1024 * 1024
@@ -62,10 +69,12 @@ class ControlStream:
     id: int
     ours: bool
     "We opened it."
-    opening: Subscribe | PublishIntent | None = None
+    opening: Subscribe | PublishIntent | Authorization | None = None
     "What it was opened with; None until that has come."
     since: Location | None = None
     "Where who opened it with SUBSCRIBE goes on, if it has said so."
+    tokens: list[Authorization] = field(default_factory=list)
+    "What was shown ahead of the opening."
     order: MediaOrder = field(default_factory=MediaOrder)
     "Of the fragments that the other side sends."
     final: Fin | None = None
@@ -139,6 +148,9 @@ class QuicrSession:
             if stream.opening is None and isinstance(message, StartPoint):
                 self._goes_on(stream, message)
                 continue
+            if stream.opening is None and _is_of_stream(message):
+                self._show(stream, message)
+                continue
             self._check(stream, message)
             events.append(Said(stream, message))
         if fin:
@@ -176,19 +188,27 @@ class QuicrSession:
             raise violation("a second StartPoint ahead of Subscribe")
         stream.since = message.start
 
+    def _show(self, stream: ControlStream, message: Authorization) -> None:
+        """A token for what is about to be asked for."""
+        if len(stream.tokens) == MAX_TOKENS:
+            raise violation(f"more than {MAX_TOKENS} tokens for one stream")
+        stream.tokens.append(message)
+
     def _check(self, stream: ControlStream, message: Message) -> None:
         """Refuse what has no place here, or not now."""
         opening = stream.opening
         if opening is None:
-            if not isinstance(message, Subscribe | PublishIntent):
+            if not isinstance(message, Subscribe | PublishIntent | Authorization):
                 raise violation(f"{_name(message)} opens no control stream")
-            if stream.since is not None and isinstance(message, PublishIntent):
-                raise violation("PublishIntent behind a StartPoint")
+            if stream.since is not None and not isinstance(message, Subscribe):
+                raise violation(f"{_name(message)} behind a StartPoint")
             stream.opening = message
             self.began = True
             return
         allowed: tuple[type, ...]
-        if isinstance(opening, Subscribe):
+        if isinstance(opening, Authorization):
+            allowed = (SubscribeReply,) if stream.ours else ()
+        elif isinstance(opening, Subscribe):
             allowed = _SERVER if stream.ours else _SUBSCRIBER
         else:
             allowed = _TAKER if stream.ours else _PUBLISHER
@@ -196,6 +216,8 @@ class QuicrSession:
             raise violation(f"{_name(message)} has no place on a stream of {_name(opening)}")
         if isinstance(message, _MEDIA):
             self._check_media(stream, message)
+        elif isinstance(opening, Authorization):
+            pass
         elif isinstance(message, Subscribe | SubscribeCancel) and message.name != opening.name:
             raise violation(f"{_name(message)} names something else than what its stream is for")
 
@@ -215,12 +237,17 @@ class QuicrSession:
     # -- what we say -------------------------------------------------------------------------------
 
     def open(
-        self, opening: Subscribe | PublishIntent, since: Location | None = None
+        self,
+        opening: Subscribe | PublishIntent | Authorization,
+        since: Location | None = None,
+        token: Authorization | None = None,
     ) -> ControlStream:
         """A stream of our own; of what is subscribed to, we have what lies before `since`."""
         stream_id = self._wire.open_stream()
         stream = ControlStream(stream_id, ours=True, opening=opening, since=since)
         self.streams[stream_id] = stream
+        if token is not None:
+            self.send(stream, token)
         if since is not None:
             self.send(stream, StartPoint(since))
         self.send(stream, opening)
@@ -255,6 +282,10 @@ class QuicrSession:
         self._over[stream_id] = None
         if len(self._over) > OVER:
             del self._over[next(iter(self._over))]
+
+
+def _is_of_stream(message: Message) -> TypeGuard[Authorization]:
+    return isinstance(message, Authorization) and message.holds is Holds.STREAM
 
 
 def _name(message: Message) -> str:

@@ -12,8 +12,10 @@ from laps.sessions.quicr import OVER, Closed, ControlStream, Event, QuicrSession
 from laps.types import Location
 from laps.wire.quicr.codes import QuicrCode, QuicrViolation
 from laps.wire.quicr.messages import (
+    Authorization,
     Fin,
     Fragment,
+    Holds,
     Intent,
     Message,
     MessageReader,
@@ -45,6 +47,7 @@ MESSAGES: list[Message] = [
     Fin(Location(0, 0)),
     SubscribeCancel(NAME),
     RelayRedirect("relay:1"),
+    Authorization(b"token", holds=Holds.CONNECTION),
 ]
 
 
@@ -124,9 +127,9 @@ MEDIA = {StartPoint, Fragment, Fin}
 
 # What the other side may say: on what kind of stream, and whether we opened it.
 ALLOWED: dict[tuple[type, bool], set[type]] = {
-    (Subscribe, False): {Subscribe, SubscribeCancel},
+    (Subscribe, False): {Subscribe, SubscribeCancel, Authorization},
     (Subscribe, True): {SubscribeReply, RelayRedirect} | MEDIA,
-    (PublishIntent, False): MEDIA,
+    (PublishIntent, False): MEDIA | {Authorization},
     (PublishIntent, True): {PublishIntentOk, SubscribeReply, SubscribeCancel, RelayRedirect},
 }
 
@@ -146,13 +149,13 @@ def test_who_catches_up_says_where_it_goes_on_ahead_of_the_subscribe() -> None:
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
-def test_a_stream_is_opened_with_two_messages_only(message: Message) -> None:
+def test_a_stream_is_opened_with_three_messages_only(message: Message) -> None:
     talk = Talk()
     if isinstance(message, StartPoint):
         assert talk.hear(message) == []  # a SUBSCRIBE has to follow
         assert "StartPoint" in violates(talk, PublishIntent(b"demo/t"))
         return
-    if not isinstance(message, Subscribe | PublishIntent):
+    if not isinstance(message, Subscribe | PublishIntent | Authorization):
         assert type(message).__name__ in violates(talk, message)
         return
     (event,) = talk.hear(message)
@@ -161,6 +164,32 @@ def test_a_stream_is_opened_with_two_messages_only(message: Message) -> None:
     assert (event.stream.id, event.stream.ours) == (THEIRS, False)
     assert talk.session.streams == {THEIRS: event.stream}
     assert not talk.sent
+
+
+def test_tokens_may_be_shown_ahead_of_what_they_are_for() -> None:
+    talk = Talk()
+    tokens = [Authorization(b"a"), Authorization(b"b", 1)]
+    (event,) = talk.hear(*tokens, StartPoint(Location(1, 0)), SUBSCRIBE)
+    assert event.stream.tokens == tokens
+    assert (event.stream.opening, event.stream.since) == (SUBSCRIBE, Location(1, 0))
+    ours = talk.session.open(PUBLISH, token=tokens[0])
+    assert talk.said(ours.id) == [tokens[0], PUBLISH]
+
+
+def test_who_shows_too_many_tokens_is_closed() -> None:
+    assert "4 tokens" in violates(Talk(), *[Authorization(b"a")] * 5)
+
+
+def test_nothing_follows_a_token_for_the_connection_but_the_answer() -> None:
+    talk = Talk()
+    token = Authorization(b"a", holds=Holds.CONNECTION)
+    talk.hear(token)
+    assert "Authorization" in violates(talk, SUBSCRIBE)
+    talk = Talk()
+    stream = talk.session.open(token)
+    (event,) = talk.hear(SubscribeReply(Response.OK), stream=stream.id)
+    assert isinstance(event, Said)
+    assert "Fragment" in violates(talk, Fragment(0, 0, 0, b"x", True), stream=stream.id)
 
 
 @sides

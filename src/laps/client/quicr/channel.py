@@ -19,7 +19,13 @@ from laps.net.bidirectional import Bidirectional
 from laps.sessions.quicr import Closed, QuicrSession
 from laps.types import Address
 from laps.wire.quicr.codes import QuicrCode, QuicrViolation, violation
-from laps.wire.quicr.messages import PublishIntent, RelayRedirect, SubscribeCancel, decode_datagram
+from laps.wire.quicr.messages import (
+    PublishIntent,
+    RelayRedirect,
+    Subscribe,
+    SubscribeCancel,
+    decode_datagram,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -29,7 +35,7 @@ if TYPE_CHECKING:
     from laps.net.transport import Transport
     from laps.sessions.quicr import ControlStream, Event
     from laps.types import Location
-    from laps.wire.quicr.messages import Datagram, Message, Subscribe
+    from laps.wire.quicr.messages import Datagram, Message
 
 log = logging.getLogger(__name__)
 
@@ -133,8 +139,9 @@ class QuicrChannel(Carrier):
 
     def unsubscribe(self, stream: ControlStream, reason: str) -> None:
         """Nothing more is wanted on a stream that brings media."""
-        if self.alive and stream.opening is not None:
-            self.session.send(stream, SubscribeCancel(stream.opening.name, reason))
+        opening = stream.opening
+        if self.alive and isinstance(opening, Subscribe | PublishIntent):
+            self.session.send(stream, SubscribeCancel(opening.name, reason))
             self.session.close(stream)
             if not stream.closed_there and self.transport.established:
                 self.transport.stop_stream(stream.id, QuicrCode.CANCELLED)

@@ -1,7 +1,8 @@
 """A client's SUBSCRIBE, as it travels between relays: whole, with all its parameters.
 
 It is inside subscribe information, as a message of draft 16 whatever the client speaks. Its request
-id means nothing beyond the client's session, and is 0.
+id means nothing beyond the client's session, and is 0. Its tokens stay at the relay that they were
+shown to: whoever has a token can use it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def carry_subscribe(message: Subscribe) -> bytes:
     """The SUBSCRIBE of a client, for other relays."""
-    return BETWEEN_RELAYS.encode(replace(message, request_id=0))
+    return BETWEEN_RELAYS.encode(replace(message, request_id=0, tokens=()))
 
 
 def accepted_as(message: PublishOk, track: TrackName) -> Subscribe:

@@ -46,6 +46,7 @@ class Type(IntEnum):
     START_POINT = 8
     SUBSCRIBE_CANCEL = 9
     RELAY_REDIRECT = 10
+    AUTHORIZATION = 11
 
 
 class Intent(IntEnum):
@@ -57,6 +58,15 @@ class Intent(IntEnum):
     "Those that came before, too."
     WAIT_UP = 2
     "Those from the next group on: the first is one with the id 0."
+
+
+class Holds(IntEnum):
+    """What a token is for."""
+
+    STREAM = 0
+    "What is asked for on its control stream."
+    CONNECTION = 1
+    "All that the client asks for from now on."
 
 
 class Response(IntEnum):
@@ -147,6 +157,15 @@ class RelayRedirect:
     address: str
 
 
+@dataclass(frozen=True, slots=True)
+class Authorization:
+    """A token, for what follows on its control stream or for the connection."""
+
+    token: bytes
+    token_type: int = 0
+    holds: Holds = Holds.STREAM
+
+
 Message = (
     Subscribe
     | SubscribeReply
@@ -157,6 +176,7 @@ Message = (
     | Fin
     | SubscribeCancel
     | RelayRedirect
+    | Authorization
 )
 
 
@@ -211,6 +231,8 @@ def _fields(message: Message) -> tuple[bytes | memoryview, ...]:  # noqa: C901 -
                 most = f"there can be {MAX_ADDRESS_BYTES}"
                 raise LocalProtocolError(f"an address of {len(text)} bytes is too long: {most}")
             return (b"\x0a", *_sized(text))
+        case Authorization(token, token_type, holds):
+            return (b"\x0b", holds.to_bytes(1), encode_varint(token_type), *_sized(token))
 
 
 def _sized(data: bytes) -> tuple[bytes, bytes]:
@@ -348,6 +370,17 @@ def _relay_redirect(cursor: Cursor) -> RelayRedirect:
     return RelayRedirect(_text(cursor, "relay_address", MAX_ADDRESS_BYTES))
 
 
+def _authorization(cursor: Cursor) -> Authorization:
+    number = cursor.u8("holds")
+    try:
+        holds = Holds(number)
+    except ValueError:
+        _refuse(f"a token that holds for {number} is unknown")
+    token_type = cursor.varint("token_type")
+    token = bytes(cursor.take(cursor.varint("token_length"), "token"))
+    return Authorization(token, token_type, holds)
+
+
 _READERS: Final[dict[int, Callable[[Cursor], Message]]] = {
     Type.SUBSCRIBE_STREAM: _subscribe_stream,
     Type.SUBSCRIBE_DATAGRAM: _subscribe_datagram,
@@ -358,6 +391,7 @@ _READERS: Final[dict[int, Callable[[Cursor], Message]]] = {
     Type.START_POINT: _start_point,
     Type.SUBSCRIBE_CANCEL: _subscribe_cancel,
     Type.RELAY_REDIRECT: _relay_redirect,
+    Type.AUTHORIZATION: _authorization,
 }
 
 

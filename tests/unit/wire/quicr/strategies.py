@@ -32,6 +32,7 @@ messages: st.SearchStrategy[m.Message] = st.one_of(
     st.builds(m.Fin, locations),
     st.builds(m.SubscribeCancel, names, words),
     st.builds(m.RelayRedirect, words),
+    st.builds(m.Authorization, payloads, varints, st.sampled_from(list(m.Holds))),
 )
 
 terms = st.builds(m.Terms, varints, st.integers(0, 7), st.booleans(), varints)

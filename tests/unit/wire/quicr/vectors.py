@@ -78,6 +78,8 @@ READERS: dict[str, Callable[[str], Any]] = {
     "data": bytes.fromhex,
     "start": location,
     "final": location,
+    "token": bytes.fromhex,
+    "holds": lambda text: m.Holds[text],
 }
 
 

@@ -1,0 +1,136 @@
+"""Who may do what at a relay: one place that judges every action of every client.
+
+    tokens  -> Authority.read   -> grants, of a session or of one request
+    actions -> Authority.judge  -> the grant that allows it, or AuthError with the reason
+
+A relay without keys is open: everybody may do everything. With keys, what no grant allows is
+refused, but for what the operator has made public. Tokens are a matter of wall time, which a relay
+does not know: the shell sets what has to be added to its own clock.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from laps.auth.grants import Action, Grant, allowing
+from laps.auth.refusals import AuthError, Reason
+from laps.names import namespace_text, track_text
+from laps.types import TrackName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from laps.auth.grants import Namespace, Scope
+    from laps.auth.judge import Verifier
+
+# In a person's words: "a token is needed to ...".
+_WORDS: Final = {
+    Action.CLIENT_SETUP: "connect",
+    Action.PUBLISH_NAMESPACE: "publish below",
+    Action.SUBSCRIBE_NAMESPACE: "see what is published below",
+    Action.SUBSCRIBE: "subscribe to",
+    Action.PUBLISH: "publish",
+    Action.FETCH: "fetch",
+    Action.TRACK_STATUS: "ask about",
+}
+
+
+class Authority:
+    """What a relay knows of who may do what."""
+
+    def __init__(
+        self,
+        verifier: Verifier | None = None,
+        public: Iterable[Scope] = (),
+        *,
+        needs_token: bool = True,
+    ) -> None:
+        """`public` is what everybody may do; `needs_token`: whoever connects has to show one."""
+        self.verifier = verifier
+        self.public = Grant("", tuple(public))
+        self.needs_token = needs_token
+        self.wall_s = 0.0
+        "Seconds since 1970, less what the relay's clock shows."
+        self.refused: Counter[tuple[str, str]] = Counter()
+        "By action and reason, for the operator."
+
+    def allow_everybody(self, public: Iterable[Scope]) -> None:
+        """What nobody needs a token for."""
+        self.public = Grant("", tuple(public))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody may do everything."""
+        return self.verifier is None
+
+    def looks_at(self, grant: Grant, now: float) -> float:
+        """When a grant ends, or has to be looked at again, by the relay's clock."""
+        end = inf if grant.until is None else grant.until - self.wall_s
+        return end if grant.revalidate_s is None else min(end, now + grant.revalidate_s)
+
+    def read(self, token_type: int, token: bytes, now: float) -> Grant:
+        """What a token allows; AuthError if it is refused."""
+        assert self.verifier is not None  # noqa: S101 - who is open reads no tokens
+        return self.verifier.verify(token_type, token, now + self.wall_s)
+
+    def judge(
+        self,
+        grants: Sequence[Grant],
+        action: Action,
+        namespace: Namespace,
+        name: bytes | None,
+        now: float,
+    ) -> Grant:
+        """The grant that an action depends on; AuthError if none allows it."""
+        valid = [grant for grant in grants if self.is_valid(grant, now)]
+        found = _find((*valid, self.public), action, namespace, name)
+        if found is None:
+            was_allowed = _find(grants, action, namespace, name) is not None
+            raise _refusal(action, namespace, name, has_token=bool(grants), ended=was_allowed)
+        return found
+
+    def may_see(self, grants: Sequence[Grant], namespace: Namespace, now: float) -> bool:
+        """Whether somebody who watches namespaces is shown this one."""
+        return self.public.may_see(namespace) or any(
+            grant.may_see(namespace) and self.is_valid(grant, now) for grant in grants
+        )
+
+    def count(self, action: Action, error: AuthError) -> None:
+        """An action was refused."""
+        self.refused[action.text, str(error.reason)] += 1
+
+    def is_valid(self, grant: Grant, now: float) -> bool:
+        """Whether a grant that was read earlier still counts."""
+        if self.verifier is None:
+            return False
+        try:
+            self.verifier.recheck(grant, now + self.wall_s)
+        except AuthError:
+            return False
+        return True
+
+
+def _find(
+    grants: Iterable[Grant], action: Action, namespace: Namespace, name: bytes | None
+) -> Grant | None:
+    if action is Action.SUBSCRIBE_NAMESPACE:
+        # Who watches a wider prefix is shown what the grant has below it.
+        return next((grant for grant in grants if grant.may_watch(namespace)), None)
+    return allowing(grants, action, namespace, name)
+
+
+def _refusal(
+    action: Action, namespace: Namespace, name: bytes | None, *, has_token: bool, ended: bool
+) -> AuthError:
+    what = _WORDS.get(action, action.text)
+    if name is not None:
+        what += f" {track_text(TrackName(namespace, name))}"
+    elif action is not Action.CLIENT_SETUP:
+        what += f" {namespace_text(namespace) or 'everything'}"
+    if ended:
+        return AuthError(Reason.EXPIRED, f"the token that allowed to {what} is not valid any more")
+    if has_token:
+        return AuthError(Reason.NOT_ALLOWED, f"no token that was shown allows to {what}")
+    return AuthError(Reason.NO_TOKEN, f"a token is needed to {what}")

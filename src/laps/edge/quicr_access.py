@@ -1,0 +1,78 @@
+"""What a QUICR client may do, by the tokens of its control streams and of its connection.
+
+A SUBSCRIBE is judged when it comes, a PUBLISH_INTENT too. When what allowed one has ended, it is
+answered SUBSCRIBE_REPLY with the reason, and its stream is closed: a client that has a newer token
+asks again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from laps.auth.grants import Action
+from laps.auth.refusals import AuthError, Outcome
+from laps.edge.access import Access
+from laps.wire.quicr.messages import Response
+from laps.wire.quicr.names import NameRefused
+
+if TYPE_CHECKING:
+    from laps.edge.authority import Authority
+    from laps.sessions.quicr import ControlStream, QuicrSession
+    from laps.types import TrackName
+    from laps.wire.quicr.messages import Authorization
+    from laps.wire.quicr.names import Pattern
+
+
+class QuicrAccess(Access):
+    """The tokens of a QUICR client."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, authority: Authority, session: QuicrSession) -> None:
+        super().__init__(authority)
+        self._session = session
+
+    def is_pending(self, request_id: int) -> bool:
+        """As `Access.is_pending`: a request is a control stream."""
+        return request_id in self._session.streams
+
+    def check(self, stream: ControlStream, pattern: Pattern, now: float) -> None:
+        """NameRefused if a client may not subscribe to a name, or to what a mask leaves open."""
+        if pattern.is_wild:
+            self._check(stream, Action.SUBSCRIBE_NAMESPACE, pattern.prefix, None, now)
+        else:
+            track = pattern.track()
+            self._check(stream, Action.SUBSCRIBE, track.namespace, track.name, now)
+
+    def check_intent(self, stream: ControlStream, track: TrackName, now: float) -> None:
+        """NameRefused if a client may not publish a name."""
+        self._check(stream, Action.PUBLISH, track.namespace, track.name, now)
+
+    def _check(
+        self,
+        stream: ControlStream,
+        action: Action,
+        namespace: tuple[bytes, ...],
+        name: bytes | None,
+        now: float,
+    ) -> None:
+        tokens = [(it.token_type, it.token) for it in stream.tokens]
+        stream.tokens.clear()
+        try:
+            self.judge(stream.id, action, namespace, name, tokens, now)
+        except AuthError as error:
+            raise NameRefused(str(error)) from None
+
+    def shown(self, stream: ControlStream, message: Authorization, now: float) -> None:
+        """A token for the connection, or a newer one for a stream; AuthError if it is refused."""
+        token = [(message.token_type, message.token)]
+        if stream.opening is message:
+            self.add(token, now)
+        else:
+            self.add_own(stream.id, token, now)
+
+
+def response_of(error: AuthError) -> Response:
+    """How a subscription is ended that is not allowed any more."""
+    expired = error.reason.outcome is Outcome.EXPIRED_AUTH_TOKEN
+    return Response.EXPIRED if expired else Response.FAIL
