@@ -14,6 +14,7 @@ import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from laps.auth.bounds import UNBOUNDED, read_bounds
 from laps.auth.paths import CLAIMS, read_paths
 from laps.auth.refusals import AuthError, Reason
 from laps.auth.tokens import Algorithm, read_base64url, text_of, write_base64url
@@ -22,6 +23,7 @@ from laps.errors import ConfigError, quote
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from laps.auth.bounds import Bounds
     from laps.auth.grants import Scope
 
 # Key ids are text of a token's header before anything is checked, and file names in a folder of
@@ -55,6 +57,8 @@ class Key:
     """None where it is not there, or must not be used."""
     scope: tuple[Scope, ...] | None = None
     """What tokens of this key can grant at most; None: everything."""
+    bounds: Bounds = field(default=UNBOUNDED, repr=False)
+    """What a relay with this key may be and say."""
 
     @property
     def fingerprint(self) -> bytes:
@@ -71,7 +75,7 @@ class Key:
     def is_half_of(self, other: Key) -> bool:
         """Whether both check the same signatures, and may grant the same."""
         same = self.algorithm is other.algorithm and self.public == other.public
-        return same and self.scope == other.scope
+        return same and self.scope == other.scope and self.bounds == other.bounds
 
     def verifies(self, signed: bytes, signature: bytes) -> bool:
         """Whether this key made the signature."""
@@ -195,9 +199,11 @@ def read_jwk(jwk: Mapping[str, object], name: str) -> Key:
     try:
         public, private = _material(algorithm, jwk)
         scope = None if jwk.get("scope") is None else _scope(jwk["scope"])
-    except (AuthError, ValueError) as error:
+        bounds = read_bounds(jwk.get("laps"))
+    except (AuthError, ConfigError, ValueError) as error:
         raise ConfigError(f"key {quote(key_id)}: {error}") from None
-    return Key(key_id, algorithm, public, private if "sign" in operations else None, scope)
+    signing = private if "sign" in operations else None
+    return Key(key_id, algorithm, public, signing, scope, bounds)
 
 
 def _names(algorithm: Algorithm) -> tuple[str, ...]:
