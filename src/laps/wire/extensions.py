@@ -41,6 +41,9 @@ MAX_BEST_VIAS: Final = 16
 # A second of a track is some dozens of streams or datagrams; what is left out is sent again.
 MAX_HAVE: Final = 1000
 
+# What is longer is read by nobody: a token of a relay has some hundred bytes.
+MAX_TOKEN_LENGTH: Final = 8192
+
 # Further than any network of relays is wide: what goes round in a circle ends.
 MAX_HOPS: Final = 32
 
@@ -58,9 +61,18 @@ class ExtensionType(IntEnum):
     REPAIR_RESPONSE = 71
     SET_SILENT = 72
     SET_PRESSED = 73
+    AUTHORIZATION = 74
 
 
 # --- messages --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Authorization(Message):
+    """The sender proves who it is: right after CONNECT, or after CONNECT_RESPONSE with code 0."""
+
+    message_type = ExtensionType.AUTHORIZATION
+    token: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +268,26 @@ def _decode_text(cursor: Cursor, field: str, most: int) -> str:
         return str(cursor.take(size, field), "utf-8")
     except UnicodeDecodeError as error:
         raise InvalidEncoding(f"{field} is not UTF-8 at its byte {error.start}") from None
+
+
+# AUTHORIZATION
+# token(to the end)
+
+
+def _check_token(length: int) -> None:
+    _check_most("the token's length", length, MAX_TOKEN_LENGTH)
+    if length == 0:
+        raise InvalidEncoding("the token is empty")
+
+
+def _encode_authorization(message: Authorization) -> bytes:
+    _check_token(len(message.token))
+    return message.token
+
+
+def _decode_authorization(cursor: Cursor) -> Authorization:
+    _check_token(cursor.remaining)
+    return Authorization(bytes(cursor.rest()))
 
 
 # NODE_METRICS
@@ -542,6 +574,7 @@ EXTENDED_CODECS: Mapping[int, Codec] = {
             Codec(RepairResponse, _encode_repaired, _decode_repaired),
             Codec(SetSilent, lambda message: struct.pack(">I", message.sns_id), _decode_set_silent),
             Codec(SetPressed, _encode_set_pressed, _decode_set_pressed),
+            Codec(Authorization, _encode_authorization, _decode_authorization),
         )
     },
 }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -14,6 +16,7 @@ from laps.errors import (
     ConnectResponseNotReceived,
     InvalidEncoding,
     InvalidMessageType,
+    NotAuthorized,
     RemoteProtocolError,
 )
 from laps.sessions.peer import (
@@ -24,11 +27,14 @@ from laps.sessions.peer import (
     PeerConnected,
     PeerRefused,
     PeerSession,
+    PeerWaits,
+    ProofAwaited,
     SendControl,
     State,
 )
 from laps.types import DataDirection, NodeId, NodeInfo, NodePathItem, NodeType, PeerMode, SnsId
 from laps.wire.control import MAX_MESSAGE_LENGTH, encode
+from laps.wire.extensions import EXTENDED_CODECS, Authorization
 from laps.wire.peering import (
     CODECS,
     Connect,
@@ -39,6 +45,11 @@ from laps.wire.peering import (
     ResponseCode,
     SubscribeNodeSetAdv,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from laps.wire.peering import Codec, Message
 
 US = NodeInfo(NodeId(1), NodeType.EDGE, "us", 0.0, 0.0, ())
 THEM = NodeInfo(NodeId(2), NodeType.VIA, "them", 0.0, 0.0, ())
@@ -285,3 +296,125 @@ def test_a_path_comes_through_whole() -> None:
     assert dialled().receive(CONTROL, encode(NodeInfoAdv(told))) == [
         ControlReceived(NodeInfoAdv(told))
     ]
+
+
+# -- proofs ----------------------------------------------------------------------------------------
+
+TOKEN = Authorization(b"token")
+
+
+class Checking:
+    """Proofs of one who wants them, and takes one token alone."""
+
+    wanted = True
+
+    def __init__(self, own: bytes | None = b"own") -> None:
+        self._own = own
+
+    def token(self, now: float) -> bytes | None:
+        return self._own
+
+    def check(self, info: NodeInfo, token: bytes | None, now: float) -> str:
+        return "" if token == b"token" else f"{token!r} is wrong"
+
+
+def checking(*, dials: bool, codecs: Mapping[int, Codec] = EXTENDED_CODECS) -> PeerSession:
+    if not dials:
+        return PeerSession(US, codecs=codecs, proofs=Checking())
+    session, _ = PeerSession.dial(replace(CONNECT, node_info=US), CONTROL, codecs, Checking())
+    return session
+
+
+def sent(*messages: Message) -> bytes:
+    return b"".join(encode(message, codecs=EXTENDED_CODECS) for message in messages)
+
+
+OWN = SendControl(CONTROL, sent(Authorization(b"own")))
+OK = ConnectResponse(ResponseCode.OK, THEM)
+CONNECTED = PeerConnected(THEM, PeerMode.BOTH, DataDirection.BIDIRECTIONAL)
+NOT_AUTHORIZED = SendControl(CONTROL, encode(ConnectResponse(ResponseCode.NOT_AUTHORIZED, None)))
+
+
+def test_proof_stands_right_after_connect_and_after_the_response() -> None:
+    connect = replace(CONNECT, node_info=US)
+    _, effects = PeerSession.dial(connect, CONTROL, EXTENDED_CODECS, Checking())
+    assert effects == [SendControl(CONTROL, encode(connect)), OWN]
+    assert checking(dials=False).receive(CONTROL, sent(CONNECT, TOKEN)) == [
+        ProofAwaited(),
+        SendControl(CONTROL, encode(ConnectResponse(ResponseCode.OK, US))),
+        OWN,
+        CONNECTED,
+    ]
+
+
+def test_proof_is_never_sent_on_plain_laps() -> None:
+    connect = replace(CONNECT, node_info=US)
+    _, effects = PeerSession.dial(connect, CONTROL, CODECS, Checking())
+    assert effects == [SendControl(CONTROL, encode(connect))]
+
+
+def test_proof_of_the_side_that_was_dialled_is_waited_for() -> None:
+    session = checking(dials=True)
+    assert session.receive(CONTROL, sent(OK)) == [ProofAwaited()]
+    assert session.state is State.AWAIT_AUTHORIZATION
+    assert session.is_ahead
+    assert session.receive(CONTROL, sent(TOKEN, ADV)) == [CONNECTED, ControlReceived(ADV)]
+
+
+@pytest.mark.parametrize("wrong", [Authorization(b"x"), ADV, CONNECT])
+def test_proof_that_is_wrong_is_answered_with_response_2(wrong: Message) -> None:
+    session = checking(dials=False)
+    session.receive(CONTROL, encode(CONNECT))
+    response, refused = session.receive(CONTROL, sent(wrong, ADV, ADV))
+    assert response == NOT_AUTHORIZED
+    assert isinstance(refused, PeerRefused)
+    assert refused.close_code is CloseCode.NOT_AUTHORIZED
+    assert refused.node_id == THEM.id
+    is_token = isinstance(wrong, Authorization)
+    words = "b'x' is wrong" if is_token else "came in place of AUTHORIZATION"
+    assert words in refused.describe(US.id, dialled=False)
+    assert session.state is State.REFUSED
+
+
+def test_proof_that_the_dialler_does_not_take_closes_without_a_response() -> None:
+    session = checking(dials=True)
+    session.receive(CONTROL, sent(OK))
+    (refused,) = session.receive(CONTROL, sent(Authorization(b"x"), ADV))
+    assert refused == PeerRefused(ResponseCode.NOT_AUTHORIZED, "b'x' is wrong", THEM.id)
+
+
+@pytest.mark.parametrize("dials", [False, True])
+def test_proof_that_plain_laps_has_no_message_for_is_not_waited_for(dials: bool) -> None:
+    session = checking(dials=dials, codecs=CODECS)
+    *response, refused = session.receive(CONTROL, encode(OK if dials else CONNECT))
+    assert response == ([] if dials else [NOT_AUTHORIZED])
+    assert refused == PeerRefused(ResponseCode.NOT_AUTHORIZED, "None is wrong", THEM.id)
+
+
+def test_proof_that_does_not_come_is_given_up_and_one_that_came_is_not() -> None:
+    session = checking(dials=False)
+    assert session.give_up("late") == []
+    session.receive(CONTROL, encode(CONNECT))
+    refused = PeerRefused(ResponseCode.NOT_AUTHORIZED, "late", THEM.id)
+    assert session.give_up("late") == [NOT_AUTHORIZED, refused]
+    assert session.give_up("late") == []
+    proved = checking(dials=False)
+    proved.receive(CONTROL, sent(CONNECT, TOKEN))
+    assert proved.give_up("late") == []
+
+
+def test_proof_that_nobody_asked_for_is_passed_over() -> None:
+    session = PeerSession(US, codecs=EXTENDED_CODECS)
+    assert session.receive(CONTROL, sent(CONNECT, TOKEN))[1:] == [CONNECTED]
+    held = PeerSession(US, lambda _: None, EXTENDED_CODECS)
+    assert held.receive(CONTROL, sent(CONNECT, TOKEN)) == [PeerWaits(CONNECT)]
+    assert held.state is State.HELD
+    assert held.decide(ResponseCode.OK)[1:] == [CONNECTED]
+
+
+def test_data_ahead_of_a_proof_is_not_authorized() -> None:
+    session = checking(dials=False)
+    session.receive(CONTROL, encode(CONNECT))
+    assert not session.is_ahead
+    with pytest.raises(NotAuthorized):
+        session.require_established("a data stream")

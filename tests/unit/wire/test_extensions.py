@@ -28,6 +28,8 @@ from laps.wire.extensions import (
     MAX_REGION_LENGTH,
     MAX_TAG_LENGTH,
     MAX_TAGS,
+    MAX_TOKEN_LENGTH,
+    Authorization,
     ExtensionType,
     GoAway,
     Have,
@@ -84,6 +86,7 @@ relayed = (
     st.binary(max_size=64),
 )
 messages: st.SearchStrategy[Message] = st.one_of(
+    st.builds(Authorization, st.binary(min_size=1, max_size=64)),
     st.builds(NodeMetricsAdv, node_metrics),
     st.builds(NamespaceInfoAdv, namespace_infos),
     st.builds(NamespaceInfoWd, namespace_infos),
@@ -165,6 +168,11 @@ def test_the_extensions_stand_beside_the_document() -> None:
         ),
         (NamespaceInfoWd(NamespaceInfo(2**16, SOURCE, ())), "NAMESPACE_INFO_WD: "),
         (GoAway(2**32), "GOAWAY: "),
+        (Authorization(b""), "AUTHORIZATION: the token is empty"),
+        (
+            Authorization(b"x" * (MAX_TOKEN_LENGTH + 1)),
+            "AUTHORIZATION: the token's length 8193 is more than 8192",
+        ),
         (RelayRequest(256, SOURCE, SOURCE, 0, b""), "RELAY_REQUEST: "),
         (RelayResponse(0, SOURCE, SOURCE, 2**32, b""), "RELAY_RESPONSE: "),
         (

@@ -181,6 +181,8 @@ def message(meaning: Meaning) -> peering.Message:
 
 def extension(meaning: Meaning) -> peering.Message:
     match meaning["message"]:
+        case "AUTHORIZATION":
+            return extensions.Authorization(bytes.fromhex(meaning["token"]))
         case "NODE_METRICS":
             return extensions.NodeMetricsAdv(node_metrics(meaning))
         case "NAMESPACE_INFO_ADV":
