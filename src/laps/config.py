@@ -19,7 +19,7 @@ from msgspec import Meta
 
 from laps.errors import ConfigError, InvalidText, quote
 from laps.files import convert, read_toml, refuse, suggest
-from laps.types import Address, NodeId, parse_node_id
+from laps.types import Address, Network, NodeId, parse_node_id
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -108,6 +108,22 @@ def _parse_fingerprints(value: object) -> tuple[tuple[Address, str], ...]:
     return tuple(made)
 
 
+def _parse_nodes(value: object) -> tuple[tuple[Address, NodeId], ...]:
+    nodes = msgspec.convert(value, dict[str, str])
+    return tuple((_parse_address(text), parse_node_id(node)) for text, node in nodes.items())
+
+
+def _parse_networks(value: object) -> tuple[Network, ...]:
+    made = []
+    for text in msgspec.convert(value, list[str]):
+        try:
+            made.append(ipaddress.ip_network(text))
+        except ValueError:
+            problem = "must be an IP address, or a network of them like 192.0.2.0/24"
+            raise InvalidText("address", text, problem) from None
+    return tuple(made)
+
+
 def _parse_path(value: object) -> Path:
     return Path(msgspec.convert(value, Annotated[str, Meta(min_length=1)]))
 
@@ -138,6 +154,21 @@ _Fingerprints = Annotated[
         description='a table like {"192.0.2.1:33434" = "SHA-256 in hexadecimal"}',
         extra={"parse": _parse_fingerprints},
     ),
+]
+_Nodes = Annotated[
+    tuple[tuple[Address, NodeId], ...],
+    Meta(
+        description='a table like {"192.0.2.1:33434" = "1.2:1234"}',
+        extra={"parse": _parse_nodes},
+    ),
+]
+_Networks = Annotated[
+    tuple[Network, ...],
+    Meta(description='a list like ["192.0.2.7"]', extra={"parse": _parse_networks}),
+]
+_Keys = Annotated[
+    Path | None,
+    Meta(description="the path of a file or folder of keys", extra={"parse": _parse_path}),
 ]
 _Path = Annotated[
     Path | None, Meta(description="the path of a PEM file", extra={"parse": _parse_path})
@@ -260,6 +291,18 @@ class PeeringConfig(msgspec.Struct, frozen=True, kw_only=True):
     authorities: _Path = None
     # Or, for single peers, the SHA-256 of the very certificate.
     fingerprints: _Fingerprints = ()
+    # And the node that has to be there. None: whoever proves to be one.
+    nodes: _Nodes = ()
+    # The private key that this relay proves with who it is, as `laps token key` makes it. None: it
+    # has nothing to prove, as among relays of one machine.
+    key: _Keys = None
+    # The public keys that proofs of others are checked with, in a file or a folder.
+    keys: _Keys = None
+    # Whether peers have to prove who they are. None: yes where there are keys to check them with,
+    # and where this relay listens beyond loopback, so that no stranger gets in by an oversight.
+    require_auth: _Switch = None
+    # Where peers are that need not: relays that speak plain laps, which has no message for it.
+    trusted: _Networks = ()
     # What one link may make this relay hold: more than any network has, less than memory. A peer
     # that tells of more is closed.
     most_nodes: _Amount = 100_000
@@ -506,6 +549,15 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     impairment: ImpairmentConfig = ImpairmentConfig()
     admin: AdminConfig = AdminConfig()
 
+    @property
+    def requires_peer_auth(self) -> bool:
+        """Whether peers have to prove who they are."""
+        peering = self.peering
+        if peering.require_auth is not None:
+            return peering.require_auth
+        listens = self.node.type != "stub" and not peering.listen.is_loopback
+        return listens or peering.keys is not None
+
     def client_address(self, port: int) -> Address | None:
         """What others are told of where clients connect, if they listen on this port."""
         if self.clients.advertise is not None:
@@ -611,10 +663,12 @@ def _check_peers(config: Config, source: str) -> None:
                 problem = "is dialled for control more than once: name it once, in peers or control"
                 refuse(source, f"peering.{key}", str(peer), problem)
     dialled = (*peering.peers, *peering.control, *peering.data)
-    for pinned, _ in peering.fingerprints:
-        if pinned not in dialled:
-            problem = "is not dialled: name it as in peers, control or data"
-            refuse(source, "peering.fingerprints", str(pinned), problem)
+    for key in ("fingerprints", "nodes"):
+        for named, _ in getattr(peering, key):
+            if named not in dialled:
+                problem = "is not dialled: name it as in peers, control or data"
+                refuse(source, f"peering.{key}", str(named), problem)
+    _check_proofs(config, source)
     if config.node.type != "stub":
         return
     if peering.connections > 1:
@@ -637,6 +691,26 @@ def _check_auth(auth: AuthConfig, source: str) -> None:
         if value := getattr(auth, key):
             problem = "means nothing without keys, as everybody may do everything: set auth.keys"
             refuse(source, f"auth.{key}", value, problem)
+
+
+def _check_proofs(config: Config, source: str) -> None:
+    """Whoever asks others who they are has keys to check them with, and one of its own."""
+    peering = config.peering
+    missing = [key for key in ("keys", "key") if getattr(peering, key) is None]
+    if not config.requires_peer_auth or not missing:
+        return
+    needs = f"needs peering.{missing[0]}: `laps token key` makes keys"
+    if peering.require_auth:
+        refuse(source, "peering.require_auth", True, needs)
+    if peering.keys is not None:
+        refuse(source, "peering.keys", str(peering.keys), needs)
+    problem = f"is not loopback, so peers have to prove who they are, and that {needs}; "
+    refuse(
+        source,
+        "peering.listen",
+        str(peering.listen),
+        f"{problem}or let in everybody who reaches it: peering.require_auth = false",
+    )
 
 
 def _check_admin(admin: AdminConfig, source: str) -> None:

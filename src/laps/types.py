@@ -2,6 +2,7 @@
 
 import ipaddress
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple, NewType, Self
@@ -325,6 +326,21 @@ class Address:
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def is_in_network(host: str, networks: Sequence[Network]) -> bool:
+    """Whether an IP address is in one of some networks.
+
+    A socket for both kinds of addresses writes those of IPv4 as if they were of IPv6.
+    """
+    if not networks:
+        return False
+    address = ipaddress.ip_address(host.partition("%")[0])
+    plain = getattr(address, "ipv4_mapped", None) or address
+    return any(plain in network for network in networks)
 
 
 def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

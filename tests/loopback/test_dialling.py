@@ -141,6 +141,7 @@ async def test_a_wildcard_is_told_to_nobody() -> None:
         "node.id": "9:9",
         "clients.listen": "127.0.0.1:0",
         "peering.listen": "0.0.0.0:0",
+        "peering.require_auth": False,
         "peering.peers": ["127.0.0.1:9"],
     }
     runner = Runner(override(Config(), values, "test"))
@@ -156,7 +157,11 @@ async def test_a_relay_without_a_way_out_tells_no_contact_and_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(runner_module, "address_towards", lambda *_, **__: None)
-    values = {"clients.listen": "127.0.0.1:0", "peering.listen": "0.0.0.0:0"}
+    values = {
+        "clients.listen": "127.0.0.1:0",
+        "peering.listen": "0.0.0.0:0",
+        "peering.require_auth": False,
+    }
     runner = Runner(override(Config(), values, "test"))
     try:
         assert runner.relay.self_info.contact == ""
@@ -178,8 +183,9 @@ def test_the_address_towards_a_peer_is_one_that_can_be_dialled() -> None:
 def test_a_pin_goes_before_authorities_and_those_before_anyone(tmp_path: Path) -> None:
     here, there = Address("127.0.0.1", 1), Address("192.0.2.1", 1)
     peering = PeeringConfig(authorities=tmp_path, fingerprints=((there, "ab" * 32),))
-    assert trust_of(there, peering).fingerprint == "ab" * 32
-    trust = trust_of(here, peering)
+    config = Config(peering=peering)
+    assert trust_of(there, config).fingerprint == "ab" * 32
+    trust = trust_of(here, config)
     assert (trust.fingerprint, trust.anyone, trust.authorities) == (None, False, tmp_path)
 
 

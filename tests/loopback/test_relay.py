@@ -214,9 +214,9 @@ async def test_an_endless_message_costs_bounded_memory() -> None:
 
 def test_whom_a_relay_trusts_and_what_it_is_called() -> None:
     for host in ("127.0.0.1", "::1", "localhost", "127.9.9.9"):
-        assert trust_of(Address(host, 1), PeeringConfig()).anyone
+        assert trust_of(Address(host, 1), Config()).anyone
     for host in ("192.0.2.1", "relay.example", "2001:db8::1"):
-        assert not trust_of(Address(host, 1), PeeringConfig()).anyone
+        assert not trust_of(Address(host, 1), Config()).anyone
     assert node_id_of_place("a", "127.0.0.1:1") == node_id_of_place("a", "127.0.0.1:1")
     assert node_id_of_place("a", "127.0.0.1:1") != node_id_of_place("b", "127.0.0.1:1")
     assert node_id_of_place("a", "127.0.0.1:1") != node_id_of_place("a", "127.0.0.1:2")

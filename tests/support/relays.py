@@ -139,6 +139,9 @@ class WireEnd:
         self.opened_at = net.now
         self.dialled = dialled
         self.extended = False
+        self.remote = "192.0.2.1"
+        self.certificate = "ab" * 32
+        self.expected: NodeId | None = None
         self.srtt_us = srtt_us
         self.other: WireEnd
         self.closed: tuple[int, str] | None = None
@@ -366,7 +369,7 @@ class Puppet:
     ) -> None:
         assert isinstance(link, WireEnd)
         self.end = link
-        self._decoder = ControlDecoder()
+        self._decoder = ControlDecoder(codecs=EXTENDED_CODECS if link.extended else CODECS)
         if link.dialled:
             self.control = link.open_control()
             if not self.silent:

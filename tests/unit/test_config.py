@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from ipaddress import ip_network
 from pathlib import Path
 
 import msgspec
@@ -60,6 +61,11 @@ fingerprints."192.0.2.3:33434" = "ABABABABABABABABABABABABABABABABABABABABABABAB
         most_namespaces = 3
         most_announces = 4
         most_sets = 5
+        nodes = {"192.0.2.3:33434" = "1:100"}
+        key = "relay.jwk"
+        keys = "peers"
+        require_auth = true
+        trusted = ["192.0.2.7", "2001:db8::/32"]
         [relay]
         node_advertise_s = 1
         unsubscribe_s = 10
@@ -138,6 +144,8 @@ fingerprints."192.0.2.3:33434" = "ABABABABABABABABABABABABABABABABABABABABABABAB
     assert config.peering.listen == Address("::1", 0)
     assert config.peering.peers == (Address("192.0.2.1", 33434), Address("relay.example", 1))
     assert config.peering.fingerprints == ((Address("192.0.2.3", 33434), "ab" * 32),)
+    assert config.peering.nodes == ((Address("192.0.2.3", 33434), parse_node_id("1:100")),)
+    assert config.peering.trusted == (ip_network("192.0.2.7"), ip_network("2001:db8::/32"))
     assert config.clients.advertise == Address("relay.example", 443)
     assert config.clients.redirect == Address("2001:db8::1", 443)
     assert (config.tls.certificate, config.tls.key) == (Path("cert.pem"), Path("key.pem"))

@@ -26,7 +26,7 @@ WITHOUT_DEFAULT = {
     "admin": {"listen", "token_file"},
     "plan": {"file"},
     "clients": {"advertise", "redirect"},
-    "peering": {"authorities"},
+    "peering": {"authorities", "key", "keys", "require_auth"},
     "tls": {"certificate", "key", "self_signed"},
 }
 

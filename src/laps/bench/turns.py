@@ -170,6 +170,9 @@ class _Link:
     srtt_us: int = 1000
     dialled: bool = False
     extended: bool = False
+    remote: str = ""
+    certificate: str = ""
+    expected: NodeId | None = None
     opened_at: float = 0.0
     pressed: bool = False
     crowded: bool = False

@@ -70,6 +70,7 @@ _BAD: Final = frozenset(
         "groups_dropped",
         "node_id_conflict",
         "objects_lost",
+        "peer_refused",
         "plan_expired",
         "plan_refused",
     )

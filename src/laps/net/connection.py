@@ -37,6 +37,8 @@ class Connection:
         "The ids the endpoint routes to it, cut to their first eight bytes."
         self.reset_key = b""
         "What the endpoint knows a stateless reset of it by; empty if the peer gave no token."
+        self.certificate = ""
+        "SHA-256 of the certificate that the server shows on it, in hexadecimal."
         self._serve_soon = serve_soon
         self._serve_now = serve_now
         self._over: asyncio.Future[ConnectionClosed] = asyncio.get_running_loop().create_future()

@@ -18,7 +18,7 @@ from laps.net.quic import Endpoint
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from laps.config import Config, PeeringConfig
+    from laps.config import Config
     from laps.net.connection import Connection
     from laps.net.quic import Accept
     from laps.types import Address
@@ -51,7 +51,7 @@ class Diallers:
         self, peer: Address, number: int, alpn: Sequence[str], accept: Accept
     ) -> Connection:
         """Dial a peer, one of the connections to it, by any family that it has an address of."""
-        trust = trust_of(peer, self._config.peering)
+        trust = trust_of(peer, self._config)
         families = await _families(peer)
         for family in families:
             try:
@@ -87,13 +87,17 @@ async def _families(peer: Address) -> list[socket.AddressFamily]:
     return list(dict.fromkeys(info[0] for info in infos if info[0] in ANYWHERE))
 
 
-def trust_of(peer: Address, peering: PeeringConfig) -> tls.Trust:
+def trust_of(peer: Address, config: Config) -> tls.Trust:
     """The certificate that is named for a peer, or what the authorities signed.
 
-    Where nothing is said: anyone on this machine, and elsewhere whom the system trusts.
+    Where nothing is said: anyone on this machine, and elsewhere whom the system trusts. Where the
+    node is named that has to be there, and has to prove it, its proof is for the certificate that
+    it shows: any will do.
     """
+    peering = config.peering
     fingerprint = dict(peering.fingerprints).get(peer)
-    anyone = peer.is_loopback and peering.authorities is None
+    proves = config.requires_peer_auth and peer in dict(peering.nodes) and not peering.trusted
+    anyone = (peer.is_loopback or proves) and peering.authorities is None
     return tls.Trust(fingerprint, anyone, peering.authorities)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from laps.infobase.nodes import SessionId
     from laps.net.connection import Connection
     from laps.net.egress import EgressStream
+    from laps.types import NodeId
 
 PEERING_ALPN: Final = "laps"
 EXTENDED_ALPN: Final = "laps-x1"
@@ -61,12 +62,16 @@ class QuicLink:
         events: LinkEvents,
         *,
         dialled: bool,
+        expected: NodeId | None = None,
     ) -> None:
         self.id = number
         self.connection = connection
         self.opened_at = connection.opened_at
         self.dialled = dialled
         self.extended = connection.alpn == EXTENDED_ALPN
+        self.remote = connection.remote[0]
+        self.certificate = connection.certificate
+        self.expected = expected
         self.too_large_datagrams = 0
         self.egress = Egress(connection, config, expired_code=DROPPED, full_code=DROPPED)
         self._events = events

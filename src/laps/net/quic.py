@@ -17,6 +17,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
@@ -126,6 +127,8 @@ class Endpoint:
         self._alpn = list(alpn)
         self._accept = accept
         self._identity: QuicConfiguration | None = None
+        self._shown = ""
+        "SHA-256 of the certificate that is shown."
         if identity is not None:
             self.show(identity)
         self._retry = RetryTokens()
@@ -196,6 +199,7 @@ class Endpoint:
         configuration = self._configuration(is_client=False, alpn=self._alpn)
         configuration.load_cert_chain(identity.certificate, identity.key)
         self._identity = configuration
+        self._shown = identity.fingerprint
 
     def impair(self, impairments: Sequence[Impairment]) -> None:
         """Make the paths to these addresses worse, and no others; for labs and tests."""
@@ -227,6 +231,8 @@ class Endpoint:
             if (token := engine.peer_reset_token) is not None:
                 connection.reset_key = self._peer_tokens.key_of(token)
                 self._by_token[connection.reset_key] = connection
+            if (shown := engine.peer_certificate()) is not None:
+                connection.certificate = sha256(shown).hexdigest()
             receiver = accept(connection)
             completed.set_result(connection)
             return receiver
@@ -468,6 +474,7 @@ class Endpoint:
             self.counters.malformed_datagrams += 1
             return
         connection = Connection(engine, addr, now, self.serve_soon, self._serve_now)
+        connection.certificate = self._shown
         self._half_open[connection] = None
         self._adopt(connection, destination_cid, engine.cid)
         self._pump(connection, now)

@@ -36,6 +36,7 @@ from laps.net.gauge import Gauge
 from laps.net.kept import Kept
 from laps.net.link import EXTENDED_ALPN, PEERING_ALPN, LinkEvents, QuicLink
 from laps.net.link_watch import LinkWatch
+from laps.net.peer_keys import PeerKeys
 from laps.net.quic import Endpoint
 from laps.net.reporter import Reporter
 from laps.net.reset import relay_secret
@@ -113,6 +114,9 @@ class Runner:
         )
         role = Role(config.node.type)
         self._authorizing = Authorizing(config.auth)
+        self._peer_keys = PeerKeys(config)
+        self._keys_problem = ""
+        "What is wrong with the files of keys, if it was said."
         self._peering: Endpoint | None = None
         self.peer_address: Address | None = None
         if RULES[role].accepts_peers:
@@ -146,6 +150,7 @@ class Runner:
             epoch=int(time.time() - time.monotonic()),
         )
         self.edge = Edge(self.relay, _edge_settings(config), self._authorizing.authority)
+        self._take_keys(self._peer_keys)
         self._client_endpoint: Endpoint | None = None
         setup_s = config.quic.handshake_timeout_s
         self.clients = Clients(
@@ -273,10 +278,12 @@ class Runner:
             log.warning("peering.listen has changed: restart the relay for it to count")
         if _peer_limits(config) != _peer_limits(self.config):
             log.warning("peering.most_... has changed: restart the relay for it to count")
+        keys = PeerKeys(config, self._peer_keys)
         if config.tls.certificate is not None and config.tls.key is not None:
             self.identity = tls.load(config.tls.certificate, config.tls.key)
             self._show()
         self.config = config
+        self._take_keys(keys)
         self._keep_peers()
         self._diallers.configure(config)
         self._watch.configure(config.peering.dead_after_s)
@@ -284,6 +291,28 @@ class Runner:
         self._note("reloaded")
         if self._reporter is not None:
             self._reporter.configure(config.telemetry)
+
+    def _take_keys(self, keys: PeerKeys) -> None:
+        """Whoever proves itself with a key that is no longer there is closed."""
+        self._peer_keys = keys
+        self.relay.proofs.epoch_s = time.time() - time.monotonic()
+        self.relay.proofs.configure(keys.policy, time.monotonic())
+
+    def _look_at_keys(self) -> None:
+        """Read keys again where a file has changed; one that is wrong changes nothing."""
+        # The time of day may be set, while that of the relay only goes on.
+        self.relay.proofs.epoch_s = time.time() - time.monotonic()
+        if not self._peer_keys.changed():
+            return
+        try:
+            self._take_keys(PeerKeys(self.config, self._peer_keys))
+        except LapsError as error:
+            if str(error) != self._keys_problem:
+                log.error("the keys of peers stay as they are: %s", error)
+            self._keys_problem = str(error)
+        else:
+            self._keys_problem = ""
+            self._note("reloaded", "the keys of peers")
 
     def _note_plan(self, event: str, plan: Plan) -> None:
         now, tracks = time.monotonic(), len(plan.vias)
@@ -315,13 +344,16 @@ class Runner:
 
     # -- what links tell ---------------------------------------------------------------------------
 
-    def _accept(self, connection: Connection, *, dialled: bool = False) -> QuicLink:
+    def _accept(
+        self, connection: Connection, *, dialled: bool = False, expected: NodeId | None = None
+    ) -> QuicLink:
         link = QuicLink(
             connection,
             SessionId(next(self._numbers)),
             self.config.egress,
             self._events,
             dialled=dialled,
+            expected=expected,
         )
         self._links[link.id] = link
         link.egress.on_pressure = partial(self._pressure, link)
@@ -352,7 +384,8 @@ class Runner:
             self._arm()
 
     def _closed(self, link: QuicLink, close: ConnectionClosed) -> None:
-        refused = not close.by_peer and close.reason.startswith("refused")
+        unproved = close.application and close.code == CloseCode.NOT_AUTHORIZED
+        refused = unproved or (not close.by_peer and close.reason.startswith("refused"))
         log.log(logging.WARNING if refused else logging.INFO, "peer at %s: %s", link, close)
         # It may be the relay that is closing it: what follows waits until that is done.
         self._loop.call_soon(self._forget, link, close)
@@ -443,6 +476,7 @@ class Runner:
         if self._reporter is None or not self._reporter.telemetry.running:
             self.relay.path_watch.look(time.monotonic())  # or else telemetry looks
         self._authorizing.look(self.edge.reviews)
+        self._look_at_keys()
         self._tell_metrics()
 
     def _tell_metrics(self) -> None:
@@ -577,9 +611,10 @@ class Runner:
 
     async def _dial(self, peer: Address, number: int) -> QuicLink:
         made: list[QuicLink] = []
+        expected = dict(self.config.peering.nodes).get(peer)
 
         def accept(connection: Connection) -> QuicLink:
-            made.append(self._accept(connection, dialled=True))
+            made.append(self._accept(connection, dialled=True, expected=expected))
             return made[-1]
 
         await self._diallers.connect(peer, number, PEERING_ALPNS, accept)

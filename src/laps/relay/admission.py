@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from laps.relay.peers import Links, PeerLink
     from laps.relay.roles import Rules
     from laps.relay.settings import RelayCounters
+    from laps.sessions.peer import Effect, Event
     from laps.types import NodeId, NodeInfo
     from laps.wire.peering import Connect
 
@@ -93,13 +94,13 @@ class Admission:
             self._held.pop(node_id, None)
         return [peer_link for peer_link, _ in free]
 
-    def gives_up(self, peer_link: PeerLink, now: float) -> bool:
-        """After the time that a probe takes: whether a newcomer still waits; it is refused then."""
+    def give_up(self, peer_link: PeerLink, now: float) -> list[Effect | Event]:
+        """After the time that a probe takes: a newcomer that still waits is refused."""
         if (node_id := self.forget(peer_link.link.id)) is None:
-            return False
+            return []
         self._counters.refused_peers += 1
         self.note_double(node_id, "a newcomer was refused", now)
-        return True
+        return peer_link.session.decide(ResponseCode.CONNECTION_ERROR, now)
 
     def forget(self, link_id: SessionId) -> NodeId | None:
         """A link waits no more; the node id that it waited for, if it did."""

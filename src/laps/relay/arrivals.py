@@ -1,6 +1,7 @@
-"""A link whose two ends have introduced themselves: its node becomes a peer, or has one link more.
+"""A link that opens, and whose two ends introduce themselves: its node becomes a peer.
 
-admission (may it?) -> introduction (which link has control?) -> paths (where does it lead?)
+proofs (is it who it says?) -> admission (may it?) -> introduction (which link has control?)
+-> paths (where does it lead?)
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from laps.errors import CloseCode
-from laps.relay.peers import Peer, PeerArrived
+from laps.relay.peers import Peer, PeerArrived, PeerLink
 from laps.relay.stub import StubClient
-from laps.types import format_node_id
+from laps.sessions.peer import PeerSession
+from laps.types import PeerMode, format_node_id
+from laps.wire.extensions import EXTENDED_CODECS
+from laps.wire.peering import CODECS, Connect
 
 if TYPE_CHECKING:
     from collections import deque
@@ -22,9 +26,12 @@ if TYPE_CHECKING:
     from laps.relay.introduction import Introduction
     from laps.relay.journal import Journal
     from laps.relay.paths import Paths
-    from laps.relay.peers import Links, PeerLink
-    from laps.sessions.peer import PeerConnected
-    from laps.types import NodeId
+    from laps.relay.peers import Links
+    from laps.relay.ports import Link
+    from laps.relay.proofs import PeerProofs
+    from laps.relay.roles import Rules
+    from laps.sessions.peer import Effect, Event, PeerConnected
+    from laps.types import DataDirection, NodeInfo
 
 
 class Arrivals:
@@ -32,8 +39,10 @@ class Arrivals:
 
     def __init__(
         self,
-        self_id: NodeId,
+        self_info: NodeInfo,
+        rules: Rules,
         admission: Admission,
+        proofs: PeerProofs,
         introduction: Introduction,
         paths: Paths,
         links: Links,
@@ -41,14 +50,32 @@ class Arrivals:
         events: deque[ExtensionEvent | PeerArrived],
         journal: Journal,
     ) -> None:
-        self._self_id = self_id
+        self._self_info = self_info
+        self._rules = rules
         self._admission = admission
+        self._proofs = proofs
         self._introduction = introduction
         self._paths = paths
         self._links = links
         self._stubs = stubs
         self._events = events
         self._journal = journal
+
+    def opened(
+        self, link: Link, mode: PeerMode, direction: DataDirection, now: float
+    ) -> tuple[PeerLink, list[Effect | Event]]:
+        """A link is there, and a session on it; `mode` and `direction` are for one we dialled."""
+        codecs, proofs = EXTENDED_CODECS if link.extended else CODECS, self._proofs.of(link)
+        effects: list[Effect | Event] = []
+        if link.dialled:
+            asked = mode if self._rules.carries_data else PeerMode.CONTROL
+            connect = Connect(asked, direction, self._self_info)
+            session, effects = PeerSession.dial(connect, link.open_control(), codecs, proofs, now)
+        else:
+            session = PeerSession(self._self_info, self._admission.admit, codecs, proofs)
+        self._links.links[link.id] = link
+        peer_link = self._links.peer_links[link.id] = PeerLink(link, session)
+        return peer_link, effects
 
     def connected(self, peer_link: PeerLink, event: PeerConnected, now: float) -> None:
         """Both sides know each other."""
@@ -70,5 +97,5 @@ class Arrivals:
         peer_link.peer, peer_link.established_at = peer, now
         self._events.append(PeerArrived(link.id, info, event.peer_mode))
         if peer.is_stub:
-            self._stubs[link.id] = StubClient(peer, link, self._self_id, self._links)
+            self._stubs[link.id] = StubClient(peer, link, self._self_info.id, self._links)
         self._paths.linked(peer, self._introduction.elect(peer, now), now)

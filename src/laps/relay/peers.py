@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 from laps.errors import ConnectResponseNotReceived, LocalProtocolError
 from laps.relay.outbox import Outbox
-from laps.sessions.peer import SendControl, State
+from laps.sessions.peer import SendControl
 from laps.tables import Table
 from laps.types import DataDirection, NodeType, PeerMode, format_node_id
 from laps.wire.peering import SubscribeNodeSetAdv, SubscribeNodeSetWd
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Set
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Set
 
     from laps.infobase.namespaces import Names
     from laps.infobase.nodes import SessionId
@@ -127,9 +127,14 @@ class PeerLink:
 
     def _give_up_waiting(self, now: float) -> None:
         """Close the link if the CONNECT_RESPONSE has not followed the data in time."""
-        if self.session.state is State.AWAIT_RESPONSE:
+        if self.session.is_ahead:
             code = ConnectResponseNotReceived.code
             self.link.close(code, "data arrived, and no response after it in time")
+
+
+if TYPE_CHECKING:
+    GiveUp = Callable[[PeerLink, float], list[Effect | SessionEvent]]
+    "What follows for a link whose introduction has waited for long enough."
 
 
 @dataclass(frozen=True, slots=True)

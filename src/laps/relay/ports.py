@@ -29,6 +29,12 @@ class Link(Pressed, Protocol):
     "We dialled it, so we open the control stream and say CONNECT."
     extended: bool
     "The ALPN is `laps-x1`: extension messages may be sent."
+    remote: str
+    "The IP address of the other end."
+    certificate: str
+    "SHA-256 of the certificate that the side that was dialled shows, in hexadecimal."
+    expected: NodeId | None
+    "The node that has to be at the other end, where the operator says so and we dialled."
 
     @property
     def srtt_us(self) -> int:

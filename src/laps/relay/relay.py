@@ -8,10 +8,8 @@ wants the link closed. The Edge acts on `tracks.events` and `reach.received` aft
 from __future__ import annotations
 
 from collections import deque
-from functools import partial
 from typing import TYPE_CHECKING
 
-from laps.errors import CloseCode
 from laps.infobase.namespaces import track_of
 from laps.infobase.nodes import Nodes
 from laps.infobase.subscribes import Subscribes
@@ -31,6 +29,7 @@ from laps.relay.passing import DROPPED
 from laps.relay.paths import Paths
 from laps.relay.peers import Links, PeerLink
 from laps.relay.pressure import Pressure
+from laps.relay.proofs import PeerProofs
 from laps.relay.reach import Reach
 from laps.relay.receiving import Receiving
 from laps.relay.repairs import Repairs
@@ -49,16 +48,14 @@ from laps.sessions.peer import (
     EndStream,
     PeerConnected,
     PeerRefused,
-    PeerSession,
     PeerWaits,
+    ProofAwaited,
     SendControl,
-    State,
 )
 from laps.telemetry.records import tracks_of
 from laps.tracks.tracks import Tracks
 from laps.types import DataDirection, PeerMode, format_node_id, hash_track
-from laps.wire.extensions import EXTENDED_CODECS
-from laps.wire.peering import CODECS, Connect, ResponseCode
+from laps.wire.peering import ResponseCode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Sequence
@@ -66,7 +63,7 @@ if TYPE_CHECKING:
     from laps.infobase.namespaces import Names
     from laps.infobase.nodes import SessionId
     from laps.relay.extensions import ExtensionEvent
-    from laps.relay.peers import PeerArrived
+    from laps.relay.peers import GiveUp, PeerArrived
     from laps.relay.ports import Link
     from laps.relay.stub import StubClient
     from laps.routing.plan import Plan
@@ -142,6 +139,7 @@ class Relay:
         self._admission = Admission(
             self_info.id, self.rules, self.links, self.nodes, self.journal, self.counters
         )
+        self.proofs = PeerProofs(self.id, role, self.links, self.journal, self.counters)
         self._introduction = Introduction(
             self.id, role, self.links, self.nodes, self.extensions, self._exchange, self._subscribes
         )
@@ -183,8 +181,10 @@ class Relay:
             self.extensions, self._exchange, self._subscribes, self.links, self._timers
         )
         self._arrivals = Arrivals(
-            self.id,
+            self_info,
+            self.rules,
             self._admission,
+            self.proofs,
             self._introduction,
             self._paths,
             self.links,
@@ -222,15 +222,7 @@ class Relay:
         direction: DataDirection = DataDirection.BIDIRECTIONAL,
     ) -> None:
         """A QUIC connection is there. `mode` and `direction` are what we ask for, if we dialled."""
-        self.links.links[link.id] = link
-        codecs = EXTENDED_CODECS if link.extended else CODECS
-        if link.dialled:
-            asked = mode if self.rules.carries_data else PeerMode.CONTROL
-            connect = Connect(asked, direction, self.self_info)
-            session, effects = PeerSession.dial(connect, link.open_control(), codecs)
-        else:
-            session, effects = PeerSession(self.self_info, self._admission.admit, codecs), []
-        peer_link = self.links.peer_links[link.id] = PeerLink(link, session)
+        peer_link, effects = self._arrivals.opened(link, mode, direction, now)
         self._perform(peer_link, effects, now)
 
     def link_data(self, link: Link, stream_id: int, data: bytes, fin: bool, now: float) -> None:
@@ -239,14 +231,14 @@ class Relay:
         if peer_link is None:
             return
         if not stream_id & 2:
-            self._perform(peer_link, peer_link.session.receive(stream_id, data), now)
+            self._perform(peer_link, peer_link.session.receive(stream_id, data, now), now)
             if fin:
                 self._control_streams.ended(link.id, stream_id, now)
             return
         if self.data.receive_more(link, stream_id, data, fin, now):
             self._flowed(now)
             return
-        if peer_link.session.state is State.AWAIT_RESPONSE:
+        if peer_link.session.is_ahead:
             peer_link.hold(stream_id, data, fin, self.settings, self._timers, now)
             return
         peer_link.session.require_established("a data stream")
@@ -261,7 +253,7 @@ class Relay:
         peer_link = self.links.peer_links.get(link.id)
         if peer_link is None:
             return
-        if peer_link.session.state is State.AWAIT_RESPONSE:
+        if peer_link.session.is_ahead:
             return  # it has overtaken the response; datagrams may be lost, and this one is
         peer_link.session.require_established("a datagram")
         if self.rules.carries_data and peer_link.receives_data:
@@ -287,6 +279,7 @@ class Relay:
         self.suspicion.lost(link.id, now)
         self.links.links.pop(link.id, None)
         self._admission.forget(link.id)
+        self.proofs.closed(link.id)
         self.extensions.link_closed(link.id)
         peer_link = self.links.peer_links.pop(link.id, None)
         self.data.close_link(link.id, now)
@@ -316,7 +309,7 @@ class Relay:
             self._subscribes.parent_lost(now)
             self._introduction.adopt_parent(now)
         for held in self._admission.released(peer.node_id):
-            self._perform(held, held.session.decide(ResponseCode.OK), now)
+            self._perform(held, held.session.decide(ResponseCode.OK, now), now)
 
     def link_writable(self, link: Link, now: float) -> None:
         """A link has room for control messages again."""
@@ -489,11 +482,12 @@ class Relay:
                         self.link_data(link, *item, now)
                 case PeerWaits(connect):
                     self._admission.hold(peer_link, connect)
-                    self._timers.at(now + self.settings.probe_s, partial(self._refuse, peer_link))
+                    self._wait(peer_link, self._admission.give_up, now + self.settings.probe_s)
+                case ProofAwaited():
+                    self._wait(peer_link, self.proofs.give_up, now + self.settings.proof_s)
                 case PeerRefused():
-                    link.close(CloseCode.GRACEFUL, effect.describe(self.id, dialled=link.dialled))
+                    self.proofs.refused(link, effect, now)
 
-    def _refuse(self, peer_link: PeerLink, now: float) -> None:
-        """A newcomer has waited for the peer that has its id to be gone, and it is not."""
-        if self._admission.gives_up(peer_link, now):
-            self._perform(peer_link, peer_link.session.decide(ResponseCode.CONNECTION_ERROR), now)
+    def _wait(self, peer_link: PeerLink, give_up: GiveUp, until: float) -> None:
+        """An introduction waits; after its time it is given up, if it still does."""
+        self._timers.at(until, lambda now: self._perform(peer_link, give_up(peer_link, now), now))

@@ -73,6 +73,8 @@ class RelaySettings:
     "How long a node that is back has to say what it still subscribes to."
     probe_s: float = 3.0
     "How long a newcomer waits while the peer that has its id is probed."
+    proof_s: float = 3.0
+    "How long a peer has to prove who it is, after it has said so: it is sent together."
     orphan_s: float = 10.0
     "How long subscribes are kept of a node that nobody has told us of."
     repair_s: float = 2.5
@@ -90,6 +92,10 @@ class RelayCounters:
     control_sent: int = 0
     control_received: int = 0
     refused_peers: int = 0
+    unproved_peers: int = 0
+    "Links to peers that did not prove who they are; also those that we dialled."
+    refused_claims: int = 0
+    "What peers said and may not: of other nodes, or of tracks that they do not serve."
     unwanted_messages: int = 0
     unknown_sns_withdraws: int = 0
     double_node_ids: int = 0

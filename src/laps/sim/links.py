@@ -309,6 +309,8 @@ class LinkEnd:
         self.opened_at = 0.0
         self.dialled = dialled
         self.extended = False
+        self.remote = self.certificate = ""
+        self.expected: NodeId | None = None
         self.mode = mode
         self.host = host
         self.cable = cable
