@@ -35,7 +35,7 @@ _ALL_BITS: Final = 2**64 - 1
 _HIGH_BITS: Final = _ALL_BITS ^ 0xFFFF_FFFF
 
 
-class Nodes(NamedTuple):
+class NodePattern(NamedTuple):
     """Node ids that agree in some bits: one, those of a first half, or all."""
 
     bits: int
@@ -50,17 +50,17 @@ class Nodes(NamedTuple):
 class Bounds:
     """What a relay with a key may be and say; None in place of each: whatever it likes."""
 
-    nodes: tuple[Nodes, ...] | None = None
+    nodes: tuple[NodePattern, ...] | None = None
     roles: frozenset[str] | None = None
     regions: frozenset[str] | None = None
     namespaces: tuple[Namespace, ...] | None = None
-    carries: tuple[Nodes, ...] | None = None
+    carries: tuple[NodePattern, ...] | None = None
 
 
 UNBOUNDED: Final = Bounds()
 
 
-def holds(nodes: Iterable[Nodes] | None, node_id: NodeId) -> bool:
+def holds(nodes: Iterable[NodePattern] | None, node_id: NodeId) -> bool:
     """Whether a bound allows a node."""
     return nodes is None or any(pattern.has(node_id) for pattern in nodes)
 
@@ -100,13 +100,13 @@ def _texts(value: object, name: str) -> list[str]:
     return value
 
 
-def _nodes(texts: list[str] | None) -> tuple[Nodes, ...] | None:
+def _nodes(texts: list[str] | None) -> tuple[NodePattern, ...] | None:
     return None if texts is None else tuple(map(_read_nodes, texts))
 
 
-def _read_nodes(text: str) -> Nodes:
+def _read_nodes(text: str) -> NodePattern:
     if text == "*":
-        return Nodes(0, 0)
+        return NodePattern(0, 0)
     if text.endswith(":*"):
-        return Nodes(parse_node_id(f"{text[:-2]}:0"), _HIGH_BITS)
-    return Nodes(parse_node_id(text), _ALL_BITS)
+        return NodePattern(parse_node_id(f"{text[:-2]}:0"), _HIGH_BITS)
+    return NodePattern(parse_node_id(text), _ALL_BITS)

@@ -65,6 +65,7 @@ _LOSSES: Final = (*_WORSE, Cause.LINK)
 # Events that a person may have to act on.
 _BAD: Final = frozenset(
     (
+        "claim_refused",
         "client_closed",
         "events_dropped",
         "groups_dropped",

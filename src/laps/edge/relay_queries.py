@@ -36,7 +36,8 @@ class RelayQueries:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._ids = count(1)
-        self._open: dict[int, Query] = {}
+        self._open: dict[int, tuple[NodeId, Query]] = {}
+        "The node that was asked, and for whom."
 
     def ask(
         self,
@@ -48,7 +49,7 @@ class RelayQueries:
     ) -> int:
         """Ask a relay; the id of the request."""
         request_id = next(self._ids) & 0xFFFF_FFFF
-        self._open[request_id] = query
+        self._open[request_id] = node_id, query
         relay = self._context.relay
         payload = BETWEEN_RELAYS.encode(message)
         relay.reach.send(node_id, RelayRequest(MAX_HOPS, relay.id, node_id, request_id, payload))
@@ -61,17 +62,19 @@ class RelayQueries:
         relay, payload = self._context.relay, BETWEEN_RELAYS.encode(FetchCancel(request_id))
         relay.reach.send(node_id, RelayRequest(MAX_HOPS, relay.id, node_id, request_id, payload))
 
-    def receive(self, request_id: int, answer: Message, now: float) -> None:
-        """An answer has arrived."""
+    def receive(self, source: NodeId, request_id: int, answer: Message, now: float) -> None:
+        """An answer has arrived; only that of the node that was asked counts."""
+        if request_id not in self._open or self._open[request_id][0] != source:
+            return
         if isinstance(answer, SubscribeOk):  # it says more of a track than REQUEST_OK does
             kind, properties = RequestKind.TRACK_STATUS, answer.properties
             answer = RequestOk(answer.request_id, kind, answer.largest, None, properties)
         self._close(request_id, answer, now)
 
     def _close(self, request_id: int, answer: Message | None, now: float) -> None:
-        query = self._open.pop(request_id, None)
-        if query is not None:
-            query.answered(answer, now)
+        asked = self._open.pop(request_id, None)
+        if asked is not None:
+            asked[1].answered(answer, now)
 
     def tell(self, track: TrackName, nodes: list[NodeId], news: PublishDone | Publish) -> None:
         """Tell relays with subscribers that a track has ended, or has begun anew."""

@@ -138,7 +138,7 @@ class RelayRequests:
             return  # of a later kind, perhaps; whoever asked hears nothing and goes on
         if isinstance(message, RelayResponse):
             if inner:
-                self._queries.receive(message.request_id, inner[0], now)
+                self._queries.receive(message.source_node_id, message.request_id, inner[0], now)
             return
         node_id = message.source_node_id
         asker = self._askers.get(node_id)
@@ -158,15 +158,20 @@ class RelayRequests:
         self, asker: RelayAsker, request: RelayRequest, inner: list[Message], now: float
     ) -> None:
         request_id = request.request_id
+        source, claims = request.source_node_id, self._context.relay.claims
         match inner:
+            case [TrackStatus(_, name, _), PublishDone() | Publish()] if not claims.serves(
+                source, name
+            ):
+                claims.refuse_end(source, now)
             case [TrackStatus(_, name, _), PublishDone() as done]:
-                self._endings.ended_elsewhere(name, done, request.source_node_id, now)
+                self._endings.ended_elsewhere(name, done, source, now)
             case [TrackStatus(_, name, _), Publish()]:
                 self._endings.begun_anew_elsewhere(name)
             case [TrackStatus(_, name, _)]:
                 asker.asks_status(request_id, hash_track(name).full_name_hash)
                 status = TrackStatus(request_id, name)
-                self._statuses.ask(asker, status, now, request.source_node_id)
+                self._statuses.ask(asker, status, now, source)
             case [Fetch() as fetch] if isinstance(fetch.range, StandaloneFetch):
                 wanted = fetch.range
                 own = Fetch(request_id, wanted, fetch.priority, fetch.order)

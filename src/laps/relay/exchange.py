@@ -166,7 +166,7 @@ class Exchange:
             self._links.page(peer.control, _page(source), self._subscribes_of(peer, source))
 
     def _subscribes_of(self, peer: Peer, source: NodeId) -> Iterator[Message]:
-        for key in self._subscribes.of(source):
+        for key in self._subscribes.of(source) if self._may_speak_of(source) else ():
             # While this waited for room, either may have gone.
             if source != self._self_info.id and not peer.knows(source):
                 return
@@ -195,7 +195,7 @@ class Exchange:
         path, peer_id = choice.path, peer.node_id
         if node_id == peer_id or path.info.type is NodeType.STUB:
             return False
-        if path.hops >= MAX_PATH_NODES:
+        if not self._links.may_carry(node_id) or path.hops >= MAX_PATH_NODES:
             return False
         if any(item.node_id == peer_id for item in path.info.path):
             return False
@@ -272,16 +272,19 @@ class Exchange:
 
     def _say(self, peer: Peer, info: SubscribeInfo, *, added: bool) -> None:
         """Send the latest of one subscribe, as soon as there is room."""
-        if (control := peer.control) is None:
+        source = info.source_node_id
+        if (control := peer.control) is None or not self._may_speak_of(source):
             return
         if not self._links.has_room(control):
             # What waits must not be a view of all that it arrived with.
             info = replace(info, subscribe_data=bytes(info.subscribe_data))
-        source = info.source_node_id
         message = SubscribeInfoAdv(info) if added else SubscribeInfoWd(info)
         page = _page(source) if added else None
         if not self._links.say(control, (source, info.track_hash.full_name_hash), message, page):
             self._tell_subscribes(peer, source)
+
+    def _may_speak_of(self, source: NodeId) -> bool:
+        return source == self._self_info.id or self._links.may_carry(source)
 
     def node_claimed(self, peer: Peer, node_id: NodeId) -> None:
         """A peer now knows a node by a way of its own, perhaps one that carries no subscribes."""

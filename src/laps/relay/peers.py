@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from laps.auth.bounds import holds
 from laps.errors import ConnectResponseNotReceived, LocalProtocolError
 from laps.relay.outbox import Outbox
 from laps.sessions.peer import SendControl
@@ -21,6 +22,7 @@ from laps.wire.peering import SubscribeNodeSetAdv, SubscribeNodeSetWd
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Set
 
+    from laps.auth.bounds import NodePattern
     from laps.infobase.namespaces import Names
     from laps.infobase.nodes import SessionId
     from laps.relay.ports import Link
@@ -266,10 +268,16 @@ class Links:
         self.links: dict[SessionId, Link] = {}
         self.peer_links: dict[SessionId, PeerLink] = {}
         "Every link with its session, whether or not its peer has introduced itself."
+        self.carried: tuple[NodePattern, ...] | None = None
+        "The nodes that we may tell peers of, besides ourselves, by our own key; None: all."
         self._counters = counters
         self._avoided = avoided
         self._pumping: dict[PeerLink, None] = {}
         "Links that have room for more of what waits for them."
+
+    def may_carry(self, node_id: NodeId) -> bool:
+        """Whether peers take what we tell them of a node."""
+        return holds(self.carried, node_id)
 
     def node_of(self, link_id: SessionId) -> NodeId | None:
         """The peer at the other end of a link, once it has introduced itself."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from laps.auth.bounds import UNBOUNDED
 from laps.auth.peers import Place, ProofError, Side, Speaker, sign
 from laps.errors import CloseCode
 from laps.relay.roles import RULES, Role
@@ -61,6 +62,8 @@ class PeerProofs:
     def configure(self, policy: ProofPolicy, now: float) -> None:
         """Take what an operator has decided anew; peers whose keys no longer count are closed."""
         self.policy = policy
+        bounds = policy.key.bounds if policy.required and policy.key is not None else UNBOUNDED
+        self._links.carried = bounds.carries
         for link_id, proven in list(self._proven.items()):
             try:
                 if policy.required and policy.verifier is not None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from laps.infobase.nodes import Nodes, SessionId
     from laps.infobase.subscribes import Subscribes
+    from laps.relay.claims import Claims
     from laps.relay.data import DataPlane
     from laps.relay.extensions import Extensions
     from laps.relay.ingress import IngressSets
@@ -58,6 +59,7 @@ class Receiving:
         rules: Rules,
         counters: RelayCounters,
         limits: PeerLimits,
+        claims: Claims,
         nodes: Nodes,
         subscribed: Subscribes,
         stubs: Mapping[SessionId, StubClient],
@@ -74,6 +76,7 @@ class Receiving:
     ) -> None:
         self._rules = rules
         self._counters = counters
+        self._claims = claims
         self._limits = Limits(
             limits, counters, nodes, subscribed, extensions.namespaces, tracks, ingress
         )
@@ -91,10 +94,21 @@ class Receiving:
 
     def receive(self, peer_link: PeerLink, peer: Peer, message: Message, now: float) -> None:
         """A control message has arrived."""
-        link = peer_link.link
-        stub = self._stubs.get(link.id)
-        takes_control = peer_link.has_control
+        stub = self._stubs.get(peer_link.link.id)
         self._limits.check(peer_link, peer, message, stub)
+        if self._claims.allow(peer_link, peer, message, now):
+            self._take(peer_link, peer, message, stub, now)
+
+    def _take(
+        self,
+        peer_link: PeerLink,
+        peer: Peer,
+        message: Message,
+        stub: StubClient | None,
+        now: float,
+    ) -> None:
+        link = peer_link.link
+        takes_control = peer_link.has_control
         match message:
             case NodeInfoAdv(info) | NodeInfoWd(info) if takes_control and not peer.is_stub:
                 added = isinstance(message, NodeInfoAdv)

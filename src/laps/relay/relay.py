@@ -15,6 +15,7 @@ from laps.infobase.nodes import Nodes
 from laps.infobase.subscribes import Subscribes
 from laps.relay.admission import Admission
 from laps.relay.arrivals import Arrivals
+from laps.relay.claims import Claims
 from laps.relay.control_streams import ControlStreams
 from laps.relay.corrections import Corrections
 from laps.relay.data import DataPlane
@@ -193,11 +194,13 @@ class Relay:
             self.journal,
         )
         self.pressure = Pressure(self.links, self.fib, self.data, self.tracks, self._stubs)
+        exchanges = self.proofs, self.links, self.extensions, self._subscribes
+        self.claims = Claims(self.id, *exchanges, self.journal, self.counters)
         known = self.nodes, self.subscribes, self._stubs, self._paths, self._subscribes
         flowing = self.tracks, self.ingress, self.data, self.reach, self.repairs
         watching = self.suspicion, self.pressure, self.extensions
         self._receiving = Receiving(
-            self.rules, self.counters, settings.limits, *known, *flowing, *watching
+            self.rules, self.counters, settings.limits, self.claims, *known, *flowing, *watching
         )
         self._due: tuple[Due, ...] = (
             self._paths,
@@ -287,6 +290,7 @@ class Relay:
         if peer_link is None or peer_link.peer is None:
             return
         peer = peer_link.peer
+        self.claims.closed(peer_link)
         del peer.links[link.id]
         if (stub := self._stubs.pop(link.id, None)) is not None:
             self.client_closed(stub, now)
@@ -308,6 +312,8 @@ class Relay:
         if peer is self._subscribes.parent and peer.control is None:
             self._subscribes.parent_lost(now)
             self._introduction.adopt_parent(now)
+        for heard in self.claims.released(peer.node_id) if peer.control is None else ():
+            self._receiving.receive(*heard, now)
         for held in self._admission.released(peer.node_id):
             self._perform(held, held.session.decide(ResponseCode.OK, now), now)
 

@@ -96,6 +96,8 @@ class RelayCounters:
     "Links to peers that did not prove who they are; also those that we dialled."
     refused_claims: int = 0
     "What peers said and may not: of other nodes, or of tracks that they do not serve."
+    corrected_claims: int = 0
+    "What peers said of other peers, and these themselves say otherwise."
     unwanted_messages: int = 0
     unknown_sns_withdraws: int = 0
     double_node_ids: int = 0

@@ -48,6 +48,7 @@ OF_PEERS: Final = frozenset(
         "Peer.told",
         "PeerLink.heard",
         "PeerLink.late",
+        "PeerProofs._proven",
         "Reach._met",
         "Relay._stubs",
         "Telling._begun",

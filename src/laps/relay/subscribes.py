@@ -117,6 +117,11 @@ class SubscribeExchange:
         """Whether it has come here that a node subscribes to a track."""
         return self._subscribes.holds(node_id, key)
 
+    def sequence(self, node_id: NodeId, key: TrackKey) -> int | None:
+        """The last sequence of a node's subscribe, as far as it is remembered."""
+        held = self._subscribes.sequence(node_id, key)
+        return self._seen.sequence(node_id, key) if held is None else held
+
     def may_ask(self, node_id: NodeId) -> bool:
         """Whether a node may be asked for what is missing: a Stub asks its Edge, and no other."""
         return not self.is_stub or (self.parent is not None and self.parent.node_id == node_id)

@@ -57,6 +57,8 @@ class Telling:
             self._links.page(peer.control, _page(node_id), self._all_of(peer, node_id))
 
     def _all_of(self, peer: Peer, node_id: NodeId) -> Iterator[Message]:
+        if not self._may_speak_of(node_id):
+            return
         metrics = self._metrics.get(node_id)
         if metrics is not None:
             yield NodeMetricsAdv(metrics)
@@ -66,6 +68,9 @@ class Telling:
                 return
             if (info := self._namespaces.get(node_id, names)) is not None:
                 yield NamespaceInfoAdv(info)
+
+    def _may_speak_of(self, source: NodeId) -> bool:
+        return source == self._self_id or self._links.may_carry(source)
 
     def flood(self, message: Message, source: NodeId, heard_from: Peer | None) -> None:
         """Pass it to every control peer that is to have it, and to its source, to be corrected."""
@@ -80,7 +85,7 @@ class Telling:
 
     def say(self, peer: Peer, source: NodeId, message: Message) -> None:
         """Send the latest of metrics or of a namespace, as soon as there is room."""
-        if (control := peer.control) is None:
+        if (control := peer.control) is None or not self._may_speak_of(source):
             return
         match message:
             case NamespaceInfoAdv(info) | NamespaceInfoWd(info):

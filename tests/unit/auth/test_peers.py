@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from laps.auth import peers
-from laps.auth.bounds import UNBOUNDED, Bounds, Nodes, holds, read_bounds
+from laps.auth.bounds import UNBOUNDED, Bounds, NodePattern, holds, read_bounds
 from laps.auth.judge import Revoked, Verifier
 from laps.auth.keys import Key, KeySet, generate, read_jwk, write_jwk
 from laps.auth.peers import MAX_LIFETIME_S, PeerVerifier, Place, ProofError, Side, Speaker, sign
@@ -203,7 +203,7 @@ def test_the_lifetime_of_a_token_is_the_one_that_is_allowed() -> None:
 
 def test_bounds_name_nodes_by_id_by_half_and_all() -> None:
     bounds = read_bounds({"nodes": ["1:100", "1.2:*"], "carries": ["*"]})
-    assert bounds.carries == (Nodes(0, 0),)
+    assert bounds.carries == (NodePattern(0, 0),)
     for text, allowed in (("1:100", True), ("1:101", False), ("1.2:9", True), ("1.3:9", False)):
         assert holds(bounds.nodes, parse_node_id(text)) is allowed
     assert read_bounds(None) == UNBOUNDED == Bounds()

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from laps.edge.relay_queries import ANSWER_S
+from laps.relay.proofs import ProofPolicy
 from laps.types import Location, NodeId, parse_node_id
 from laps.wire.extensions import MAX_HOPS, RelayRequest, RelayResponse
-from laps.wire.moqt.codes import RequestCode
+from laps.wire.moqt.codes import DoneCode, RequestCode
 from laps.wire.moqt.dialect import DRAFT16
 from laps.wire.moqt.messages import (
     Fetch,
     FetchCancel,
     FetchOk,
     GroupOrder,
+    Publish,
     PublishDone,
     RequestOk,
     StandaloneFetch,
@@ -193,3 +195,39 @@ def test_relays_that_asked_are_not_remembered_once_they_are_answered() -> None:
         net.edges[far].perform(net.now)
     net.run(ANSWER_S + 1.0)
     assert len(requests) <= 1
+
+
+def test_an_answer_of_another_node_than_the_one_that_was_asked_does_not_count() -> None:
+    net = MoqtNet()
+    near, far = net.chain(2)
+    told: list[Message | None] = []
+    net.edges[near].queries.ask(far.id, TrackStatus(0, NAME), Told(told), net.now)
+    payload = DRAFT16.encode(SubscribeOk(1, 0, Location(9, 9)))
+    near.reach.received.append(RelayResponse(9, parse_node_id("9:9"), near.id, 1, payload))
+    net.edges[near].perform(net.now)
+    assert told == []
+    net.run(1)
+    (answer,) = told
+    assert getattr(answer, "code", None) == RequestCode.DOES_NOT_EXIST
+
+
+@pytest.mark.parametrize("offers", [True, False])
+def test_a_track_is_ended_only_by_a_node_that_offers_it_once_peers_are_proved(
+    offers: bool,
+) -> None:
+    net, pub, sub = stage(relays=2)
+    relay = sub.edge.relay
+    pub.publish("demo/t")
+    net.run(0.1)
+    sub.subscribe("demo/t")
+    net.run(0.1)
+    # As if it had proved who it is: what counts here is who ends the track.
+    relay.proofs.policy = ProofPolicy(required=True)
+    source = net.relays["1:1"].id if offers else parse_node_id("9:9")
+    for news in (Publish(0, NAME, 1), PublishDone(0, DoneCode.TRACK_ENDED)):
+        payload = DRAFT16.encode(TrackStatus(0, NAME)) + DRAFT16.encode(news)
+        relay.reach.received.append(RelayRequest(9, source, relay.id, 0, payload))
+    net.edges[relay].perform(net.now)
+    net.run(8)
+    assert bool(sub.heard_of(PublishDone)) is offers
+    assert relay.counters.refused_claims == (0 if offers else 2)
