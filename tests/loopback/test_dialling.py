@@ -166,6 +166,7 @@ async def test_a_relay_without_a_way_out_tells_no_contact_and_says_so(
     try:
         assert runner.relay.self_info.contact == ""
         assert "set node.contact" in caplog.text
+        assert "everybody who reaches 0.0.0.0:0 is a peer: set peering.keys" in caplog.text
     finally:
         await runner.close()
 

@@ -187,6 +187,12 @@ class Runner:
                 "tokens with auth.keys, or --auth",
                 config.clients.listen,
             )
+        if self._peering is not None and not (
+            config.requires_peer_auth or config.peering.listen.is_loopback
+        ):
+            log.warning(
+                "everybody who reaches %s is a peer: set peering.keys", config.peering.listen
+            )
         self._kept: dict[tuple[Address, PeerMode, int], asyncio.Task[None]] = {}
         self._keep_peers()
         self._renewal: asyncio.Task[None] | None = None

@@ -190,7 +190,7 @@ class Claims:
             held = _subject(self._hearsay[subject][1])[1]
         if held is None or sequence_newer(sequence, held):
             self._keep(subject, peer_link, message)
-            self._links.send_on(control, message)
+            self._links.say(control, ("hearsay", *subject), message)
         return False
 
     def _known(self, subject: Subject) -> int | None:
