@@ -144,6 +144,17 @@ def relay(
         str | None,
         typer.Option(metavar="HOST:PORT", help="Where other relays dial in. Port 0: any free one."),
     ] = None,
+    peer_key: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="The key to prove to other relays with who this one is."),
+    ] = None,
+    peer_keys: Annotated[
+        str | None, typer.Option(metavar="PATH", help="A file or folder of their public keys.")
+    ] = None,
+    peer_auth: Annotated[
+        bool | None,
+        typer.Option("--peer-auth/--no-peer-auth", help="Whether they have to prove who they are."),
+    ] = None,
     peer: Annotated[
         list[str] | None, typer.Option(metavar="HOST:PORT", help="A relay to dial. Repeatable.")
     ] = None,
@@ -192,7 +203,12 @@ def relay(
         "--listen": {"clients.listen": listen},
         "--draft": {"clients.drafts": draft or None},
         "--auth": {"auth.keys": auth},
-        "--peer-listen": {"peering.listen": peer_listen},
+        "--peer-listen, --peer-key, --peer-keys, --peer-auth": {
+            "peering.listen": peer_listen,
+            "peering.key": peer_key,
+            "peering.keys": peer_keys,
+            "peering.require_auth": peer_auth,
+        },
         "--peer": {"peering.peers": peer or None},
         "--control": {"peering.control": control or None},
         "--reflect": {"relay.reflect": reflect},

@@ -129,7 +129,10 @@ def test_bad_input_is_one_line_and_status_2(busy_port: int, tmp_path: Path) -> N
     for args, words in (
         (("--node-id", "1.2"), 'node.id = "1.2": needs a colon: high:low, like 1.2:1234'),
         (("--peer-listen", f"127.0.0.1:{busy_port}"), f"127.0.0.1:{busy_port} is in use"),
-        (("--peer-listen", "192.0.2.9:1"), "not an address of this machine"),
+        (("--peer-listen", "192.0.2.9:1"), "is not loopback, so peers have to prove who they are"),
+        (("--peer-listen", "192.0.2.9:1", "--no-peer-auth"), "not an address of this machine"),
+        (("--peer-auth",), "needs peering.keys: `laps token key` makes keys"),
+        (("--peer-key", "/no/such.jwk"), "/no/such.jwk: cannot be read"),
         (("--peer-listen", "nowhere"), "nowhere"),
         (
             ("--tls-cert", "/no/such.pem", "--tls-key", "/no/such.key"),
