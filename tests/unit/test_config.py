@@ -112,6 +112,13 @@ fingerprints."192.0.2.3:33434" = "ABABABABABABABABABABABABABABABABABABABABABABAB
         subscribe_wait_s = 0.5
         drain_s = 1
         redirect = "[2001:db8::1]:443"
+        [auth]
+        keys = "keys.json"
+        revoked = "revoked"
+        audience = ["relay.example"]
+        public_publish = ["demo"]
+        public_subscribe = ["demo", "live/news"]
+        needs_token = false
         [quicr]
         enabled = false
         subscription_s = 0

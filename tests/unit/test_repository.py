@@ -23,6 +23,7 @@ HOME = re.compile(r"(?<![\w.])/(?:root|home|Users)/")
 
 # Keys of the configuration that the example shows in comments.
 WITHOUT_DEFAULT = {
+    "auth": {"keys", "revoked"},
     "admin": {"listen", "token_file"},
     "plan": {"file"},
     "clients": {"advertise", "redirect"},

@@ -144,6 +144,14 @@ class RelayCollector(Collector):
         yield family
         words = "Bytes that wait to be sent to clients."
         yield GaugeMetricFamily("laps_clients_queue_bytes", words, value=self._client_queue)
+        refused = CounterMetricFamily(
+            "laps_auth_refused",
+            "What clients were not allowed, by action and reason.",
+            labels=["action", "reason"],
+        )
+        for key, count in sorted(self._runner.edge.context.authority.refused.items()):
+            refused.add_metric(key, count)
+        yield refused
 
     def _tables(self) -> Iterator[Metric]:
         here = self._runner.relay
