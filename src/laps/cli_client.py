@@ -21,6 +21,7 @@ from laps.client import connect
 from laps.client.nearest import nearby
 from laps.client.quicr.gathering import Gathered
 from laps.client.stdio import Input, Output
+from laps.client.token_option import STANDARD_INPUT, read_option
 from laps.client.urls import parse_url
 from laps.client.values import MAX_OBJECT_BYTES
 from laps.errors import ConfigError, LapsError
@@ -70,6 +71,14 @@ Fingerprint = Annotated[
     str | None,
     typer.Option(metavar="SHA256", help="Take this certificate, as the relay's ready line has it."),
 ]
+TokenOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="@FILE|-",
+        help="Show the relay the token in a file, or - for standard input. Left out: LAPS_TOKEN.",
+        show_default=False,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more on standard error.")]
 
@@ -104,13 +113,15 @@ def register(app: typer.Typer) -> None:
         "pub",
         cls=UrlFirst,
         epilog="Example: laps pub moqt://127.0.0.1:33435 demo/notes lines < notes.txt\n\n"
-        "Example: laps pub quicr://127.0.0.1 demo/clock seconds --datagrams < ticks",
+        "Example: laps pub quicr://127.0.0.1 demo/clock seconds --datagrams < ticks\n\n"
+        "Example: laps pub https://relay.example demo/notes lines --token @pub.jwt < notes.txt",
     )(pub)
     app.command(
         "sub",
         cls=UrlFirst,
         epilog="Example: laps sub moqt://127.0.0.1:33435 demo/notes lines --from start\n\n"
-        "Example: laps sub quicr://127.0.0.1 demo '*' --datagrams",
+        "Example: laps sub quicr://127.0.0.1 demo '*' --datagrams\n\n"
+        "Example: laps sub https://relay.example demo/notes lines --token @sub.jwt",
     )(sub)
 
 
@@ -156,6 +167,7 @@ def pub(
     draft: Draft = None,
     insecure: Insecure = False,
     fingerprint: Fingerprint = None,
+    token: TokenOption = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
@@ -177,12 +189,17 @@ def pub(
     if block is not None and block > limit:
         raise ConfigError(f"--block {block}: an object of QUICR may have {limit} bytes")
     track_of(namespace, track)
+    if token == STANDARD_INPUT and not file:
+        raise ConfigError(
+            "--token -: standard input is the track: give --token @FILE or LAPS_TOKEN"
+        )
+    shown = read_option(token)
     _log(verbose)
     every = group_every or (1 if file else GROUP_OF_LINES)
 
     async def run() -> None:
         progress = Progress("sent")
-        async with await _session(url, draft, insecure, fingerprint) as session:
+        async with await _session(url, draft, insecure, fingerprint, shown) as session:
             published = await session.publish(
                 namespace, track, priority=priority, first_group=first_group, push=not wait
             )
@@ -291,6 +308,7 @@ def sub(
     draft: Draft = None,
     insecure: Insecure = False,
     fingerprint: Fingerprint = None,
+    token: TokenOption = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
@@ -320,18 +338,19 @@ def sub(
             raise ConfigError("--strict and a TRACK of * exclude each other: name one track")
     else:
         track_of(namespace, track)
+    shown = read_option(token)
     _log(verbose)
 
     async def run() -> None:
         output = Output(sys.stdout.fileno())
         progress = Progress("received", shown=not sys.stdout.isatty())
         form = _json_line if as_json else _raw if raw else _line
-        async with await _session(url, draft, insecure, fingerprint) as session:
+        async with await _session(url, draft, insecure, fingerprint, shown) as session:
             objects: Subscription | Gathered
             if everything:
                 objects = _gather(session, namespace, begin, datagrams)
             else:
-                only_quicr = {"datagrams": datagrams} if quicr else {}
+                only_quicr: dict[str, Any] = {"datagrams": datagrams} if quicr else {}
                 objects = session.subscribe(
                     namespace, track, start=begin.value, wait=wait, strict=strict, **only_quicr
                 )
@@ -500,14 +519,14 @@ def _refuse(option: str, given: bool, way: str = "") -> None:
 
 
 async def _session(
-    url: str, draft: int | None, insecure: bool, fingerprint: str | None
+    url: str, draft: int | None, insecure: bool, fingerprint: str | None, token: str | bytes | None
 ) -> Connecting:
     drafts = (16, 14) if draft is None else (draft,)
     if not url:
         found = await nearby(drafts, fingerprint)
         sys.stderr.write(f"laps: by mDNS: node {found[0].node or '-'} at {found[0].url}\n")
-        return connect(found, drafts=drafts, insecure=insecure)
-    return connect(url, drafts=drafts, insecure=insecure, fingerprint=fingerprint)
+        return connect(found, drafts=drafts, insecure=insecure, token=token)
+    return connect(url, drafts=drafts, insecure=insecure, fingerprint=fingerprint, token=token)
 
 
 def _print_json(mapping: dict[str, Any]) -> None:

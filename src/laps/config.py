@@ -360,6 +360,9 @@ class AuthConfig(msgspec.Struct, frozen=True, kw_only=True):
     public_subscribe: _Namespaces = ()
     # Whether a token has to be shown to connect; if not, those of single requests do.
     needs_token: _Flag = True
+    # How far the clocks of those who sign tokens may be from ours: a token is taken this long
+    # before and after its time. People's machines are right within a minute or so.
+    skew_s: _MaybeSeconds = 60.0
 
 
 class QuicrConfig(msgspec.Struct, frozen=True, kw_only=True):

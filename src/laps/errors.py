@@ -23,7 +23,10 @@ LapsError
     ObjectTooLarge                    an object of more bytes than can be written, or are read
     ObjectsMissing                    a strict reader was not given all of a track
     RequestRefused                    the relay said no to what an application asked for
+        RequestUnauthorized           because no token allows it; an Unauthorized
     SessionClosed                     the session of an application with its relay is over
+        SessionUnauthorized           because no token allows it; an Unauthorized
+    Unauthorized                      what a relay refuses for want of a valid token
 """
 # ruff: noqa: N818 - a name says what happened; the tree above says that it is an error.
 
@@ -227,3 +230,40 @@ class RequestRefused(LapsError):
 
 class SessionClosed(LapsError):
     """The session with a relay is over, and nothing can be asked of it any more."""
+
+
+class Unauthorized(LapsError):
+    """No token that was shown allows what was asked for. The token itself is never part of it."""
+
+    reason: str
+    """The relay's own words, often empty."""
+    expired: bool
+    """A token that allowed it has ended: a newer one is worth another attempt."""
+
+
+class RequestUnauthorized(RequestRefused, Unauthorized):
+    """The relay refused a request, or ended what it had granted, because of its tokens."""
+
+    def __init__(self, what: str, code: int, reason: str = "", expired: bool = False) -> None:
+        super().__init__(what, code, reason)
+        self.args = (what, code, reason, expired)
+        self.expired = expired
+
+    def __str__(self) -> str:
+        why = f": {self.reason}" if self.reason else ""
+        return f"{self.what} was refused (not authorized){why}"
+
+
+class SessionUnauthorized(SessionClosed, Unauthorized):
+    """The relay refused a session, or ended it, because of its tokens."""
+
+    def __init__(self, what: str, reason: str = "", expired: bool = False) -> None:
+        super().__init__(what, reason, expired)
+        self.what = what
+        """Which session, in words."""
+        self.reason = reason
+        self.expired = expired
+
+    def __str__(self) -> str:
+        why = f": {self.reason}" if self.reason else ""
+        return f"{self.what} was refused (not authorized){why}"

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 MAX_TIME: Final = 253_402_300_799
 
 
+URL_PARAMETERS: Final = ("jwt", "cat", "token")
+"Parameters of a URL that hold a token: they are sent, and not shown."
+
+
 class Algorithm(StrEnum):
     """The algorithms that are allowed, as JOSE names them; a key is for one of them."""
 

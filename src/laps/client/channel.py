@@ -17,7 +17,7 @@ from laps.client.carrier import Carrier
 from laps.client.inbound import Inbound
 from laps.client.outbound import Outbound
 from laps.client.slots import Need, Slots
-from laps.errors import RequestRefused
+from laps.client.tokens import closed, refused
 from laps.net.bidirectional import Bidirectional
 from laps.sessions.moqt import MoqtLimits, MoqtSession
 from laps.wire.moqt.codes import RequestCode, ResetCode
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable
 
+    from laps.errors import SessionClosed
     from laps.names import Namespace
     from laps.net.transport import Transport
     from laps.sessions.requests import Answer, Request
@@ -120,6 +121,14 @@ class Channel(Carrier):
         """The draft that is spoken."""
         return self.session.dialect
 
+    def why_closed(self) -> SessionClosed:
+        """As `Carrier`."""
+        if self.over.done():
+            refusal = closed("the session with the relay", self.over.result())
+            if refusal is not None:
+                return refusal
+        return super().why_closed()
+
     @property
     def idle(self) -> bool:
         """Whether nothing is open on it."""
@@ -159,7 +168,7 @@ class Channel(Carrier):
             self._asking.pop(request_id, None)
             self._answers.pop(request_id, None)
         if isinstance(answer, RequestError):
-            raise RequestRefused(what, answer.code, answer.reason)
+            raise refused(what, answer.code, answer.reason)
         return answer
 
     @property

@@ -9,6 +9,7 @@ from laps.client.lasting import dial_first
 from laps.client.quicr.dialling import QuicrDialler
 from laps.client.quicr.session import QuicrSession
 from laps.client.session import Session
+from laps.client.tokens import source_of
 from laps.client.urls import Place, target_of
 from laps.config import QuicConfig
 from laps.errors import ConfigError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from laps.client.carrier import C
     from laps.client.lasting import Dials
+    from laps.client.tokens import TokenLike
     from laps.client.urls import Target
 
     Where = str | Place | Sequence[str | Place]
@@ -38,6 +40,7 @@ class Connecting:
         fingerprint: str | None,
         reconnect_s: float,
         quic: QuicConfig,
+        token: TokenLike | None,
     ) -> None:
         self._targets = _targets(url)
         self._drafts = drafts
@@ -45,6 +48,7 @@ class Connecting:
         self._fingerprint = fingerprint
         self._reconnect_s = reconnect_s
         self._quic = quic
+        self._token = source_of(token)
         self._session: Session | None = None
 
     async def _connect(self) -> Session:
@@ -52,20 +56,37 @@ class Connecting:
             # It has the methods of the other; what QUICR lacks says so when it is called.
             return cast("Session", await self._connect_quicr())
         dialler = Dialler(
-            self._drafts, insecure=self._insecure, fingerprint=self._fingerprint, quic=self._quic
+            self._drafts,
+            insecure=self._insecure,
+            fingerprint=self._fingerprint,
+            quic=self._quic,
+            token=self._token,
         )
         target, channel = await self._dial(dialler)
         return Session(
-            dialler, target, channel, reconnect_s=self._reconnect_s, others=self._targets
+            dialler,
+            target,
+            channel,
+            reconnect_s=self._reconnect_s,
+            others=self._targets,
+            token=self._token,
         )
 
     async def _connect_quicr(self) -> QuicrSession:
         dialler = QuicrDialler(
-            insecure=self._insecure, fingerprint=self._fingerprint, quic=self._quic
+            insecure=self._insecure,
+            fingerprint=self._fingerprint,
+            quic=self._quic,
+            token=self._token,
         )
         target, channel = await self._dial(dialler)
         return QuicrSession(
-            dialler, target, channel, reconnect_s=self._reconnect_s, others=self._targets
+            dialler,
+            target,
+            channel,
+            reconnect_s=self._reconnect_s,
+            others=self._targets,
+            token=self._token,
         )
 
     async def _dial(self, dialler: Dials[C]) -> tuple[Target, C]:
@@ -120,6 +141,7 @@ def connect(
     reconnect: bool = True,
     reconnect_s: float = 60.0,
     quic: QuicConfig | None = None,
+    token: TokenLike | None = None,
 ) -> Connecting:
     """A session with a relay.
 
@@ -137,6 +159,11 @@ def connect(
 
     With `reconnect` a lost connection is dialled again, for `reconnect_s` at most, and a relay that
     leaves is followed to where it points: tracks and subscriptions go on where they were.
+
+    `token` is shown to relays that ask for one: text (a JWT, or a CAT in base64url), bytes (a CAT),
+    or a function, also an asynchronous one, that returns such. It is called for each connection and
+    again before its token ends, so that the session goes on. Without it, LAPS_TOKEN of the
+    environment is taken. A relay that takes no such token raises Unauthorized.
     """
     return Connecting(
         url,
@@ -145,4 +172,5 @@ def connect(
         fingerprint=fingerprint,
         reconnect_s=reconnect_s if reconnect else 0.0,
         quic=quic or QuicConfig(),
+        token=token,
     )

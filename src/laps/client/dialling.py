@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from laps.client.channel import Channel
 from laps.client.sockets import Sockets
-from laps.errors import ConfigError, HandshakeFailed, LapsError
+from laps.client.tokens import TokenSource
+from laps.errors import ConfigError, HandshakeFailed, LapsError, SessionUnauthorized
 from laps.net import webtransport
 from laps.wire.moqt.dialect import BY_ALPN, DIALECTS
 
@@ -31,25 +32,35 @@ class Dialler:
     """Dials relays that speak MoQT."""
 
     def __init__(
-        self, drafts: Sequence[int], *, insecure: bool, fingerprint: str | None, quic: QuicConfig
+        self,
+        drafts: Sequence[int],
+        *,
+        insecure: bool,
+        fingerprint: str | None,
+        quic: QuicConfig,
+        token: TokenSource | None = None,
     ) -> None:
+        """`token` is shown in the setup."""
         unknown = [draft for draft in drafts if draft not in DIALECTS]
         if unknown or not drafts:
             known = " and ".join(map(str, sorted(DIALECTS)))
             raise ConfigError(f"drafts {list(drafts)}: those spoken are {known}")
         self._dialects = [DIALECTS[draft] for draft in drafts]
+        self._token = token or TokenSource()
         self._sockets = Sockets(insecure=insecure, fingerprint=fingerprint, quic=quic)
 
     async def dial(self, target: Target) -> Channel:
-        """A session that is set up."""
+        """A session that is set up; SessionUnauthorized if the relay wants another token."""
+        shown = await self._token.for_connection(target.url)
+        tokens = () if shown is None else (shown.in_moqt(),)
         channel = await self._sockets.first(
             target, lambda endpoint, trust: self._connect(target, endpoint, trust)
         )
         path = target.path.encode() or None
         if target.webtransport:
-            channel.session.start()
+            channel.session.start(tokens=tokens)
         else:
-            channel.session.start(path, target.authority.encode())
+            channel.session.start(path, target.authority.encode(), tokens)
         try:
             async with asyncio.timeout(SETUP_S):
                 await asyncio.shield(channel.ready)
@@ -59,6 +70,12 @@ class Dialler:
                 f"{target.url} took the connection and does not answer CLIENT_SETUP within "
                 f"{SETUP_S:g} s: does it speak MoQT draft {_either(self._dialects)}?"
             ) from None
+        except SessionUnauthorized as error:
+            refusal = SessionUnauthorized(
+                f"a session with {target.url}", error.reason, error.expired
+            )
+            self._token.refused(target.url, refusal)
+            raise refusal from None
         except LapsError as error:
             hint = ""
             if not (channel.transport.alpn or channel.dialect.version_in_setup):

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from laps.client.inflows import FetchInflow
 from laps.client.intake import Intake, Reading
 from laps.client.slots import Need
+from laps.client.tokens import refused
 from laps.client.values import object_from
-from laps.errors import RequestRefused, SessionClosed
+from laps.errors import SessionClosed
 from laps.names import track_text
 from laps.ranges import after
 from laps.types import Location
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from laps.client.channel import Channel
     from laps.client.session import Session
+    from laps.client.tokens import TokenSource
     from laps.client.values import Object
     from laps.types import TrackName
     from laps.wire.moqt.fetch import FetchItem
@@ -139,8 +141,10 @@ class Fetching(Reading):
         descending: bool,
         buffer_bytes: int,
         max_object_bytes: int,
+        token: TokenSource,
     ) -> None:
         self.track = track
+        self._token = token
         self._max_object_bytes = max_object_bytes
         self.end_of_track = False
         "Whether the relay said that the last object of the range is the last of the track."
@@ -183,6 +187,7 @@ class Fetching(Reading):
             self._intake.finish(error)
 
     async def _attempt(self) -> bool:
+        await self._token.current()
         channel = await self._session.channel()
         if not await channel.slots.take(Need.PASSING):
             return False
@@ -190,7 +195,7 @@ class Fetching(Reading):
         wanted = self._range
         if self._last is not None and self._order is GroupOrder.ASCENDING:
             wanted = replace(wanted, start=after(self._last))
-        message = Fetch(0, wanted, DEFAULT_PRIORITY, self._order)
+        message = Fetch(0, wanted, DEFAULT_PRIORITY, self._order, self._token.in_moqt)
         run = FetchRun(channel, message, self._take, self._max_object_bytes)
         try:
             result = await run.result
@@ -201,7 +206,7 @@ class Fetching(Reading):
             if self._last is not None and result.code == RequestCode.INVALID_RANGE:
                 return True  # it broke off behind the last object there is
             what = f"a fetch of {track_text(self.track)}"
-            raise RequestRefused(what, result.code, result.reason)
+            raise refused(what, result.code, result.reason)
         if result is None:
             if self._order is GroupOrder.DESCENDING and self._last is not None:
                 what = f"a fetch of {track_text(self.track)} in descending order"

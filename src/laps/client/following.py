@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from laps.client.gaps import Gaps
 from laps.client.intake import Intake, Reading
 from laps.client.seen import Seen, Verdict
+from laps.client.tokens import NO_TOKEN
 from laps.errors import ObjectsMissing
 from laps.names import track_text
 from laps.wire.moqt.data import ObjectStatus
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from laps.client.buffers import Buffer
     from laps.client.gaps import Gap
     from laps.client.lasting import LastingSession
+    from laps.client.tokens import TokenSource
     from laps.client.values import Object, TrackInfo
     from laps.types import Location, TrackName
 
@@ -37,9 +39,12 @@ class Following(Reading):
         buffer_bytes: int,
         markers: bool,
         strict: bool = False,
+        token: TokenSource = NO_TOKEN,
     ) -> None:
         """Objects ahead of `minimum` are not wanted."""
         self.track = track
+        self.token = token
+        "Its own, beside that of the session."
         self._session = session
         self._minimum = minimum
         self._markers = markers

@@ -12,12 +12,21 @@ import random
 from asyncio import FIRST_COMPLETED
 from collections import deque
 from contextlib import suppress
+from time import time
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self
 
 from laps.client.carrier import C, C_co
 from laps.client.relay_watch import RelayWatch
+from laps.client.tokens import AGAIN_S, TokenSource
 from laps.client.urls import parse_url
-from laps.errors import ConfigError, HandshakeFailed, LapsError, SessionClosed
+from laps.errors import (
+    ConfigError,
+    HandshakeFailed,
+    LapsError,
+    SessionClosed,
+    SessionUnauthorized,
+    Unauthorized,
+)
 from laps.names import track_text
 
 if TYPE_CHECKING:
@@ -83,6 +92,8 @@ async def dial_first(
         for task in dials:
             if not task.cancel() and task.exception() is None:
                 task.result().close()  # it has answered, too
+    if all(isinstance(problem, Unauthorized) for problem in problems):
+        raise problems[0]
     raise HandshakeFailed("none of the relays answers: " + "; ".join(map(str, problems)))
 
 
@@ -96,8 +107,12 @@ class LastingSession(Generic[C]):
         channel: C,
         reconnect_s: float,
         others: Sequence[Target] = (),
+        token: TokenSource | None = None,
     ) -> None:
-        """`others` are dialled, in this order, where the target does not answer."""
+        """`others` are dialled, in this order, where the target does not answer.
+
+        `token` is what the dialler shows to relays.
+        """
         self.loop = asyncio.get_running_loop()
         self.url = target.url
         self._dialler = dialler
@@ -111,7 +126,11 @@ class LastingSession(Generic[C]):
         self._tracks: list[Publication[C]] = []
         self._offering: set[TrackName] = set()
         "Tracks that wait until a relay can be told of them the first time."
-        self._readers: set[object] = set()
+        self._readers: set[Any] = set()
+        self._token = token or TokenSource()
+        self._renewed = asyncio.Event()
+        "There are newer tokens than those that the relay was shown."
+        self._renewing: asyncio.Task[None] | None = None
         self._retiring: set[asyncio.Task[None]] = set()
         self._attaching: asyncio.Task[None] | None = None
         self._moved_at = -MOVE_S
@@ -119,6 +138,7 @@ class LastingSession(Generic[C]):
         alone = all(other == target for other in others)
         self._watch = RelayWatch(channel, self._is_used, alone=alone)
         self._keeper = asyncio.ensure_future(self._keep(channel))
+        self._expect(self._token)
 
     @property
     def relay_url(self) -> str:
@@ -162,6 +182,8 @@ class LastingSession(Generic[C]):
                         raise problem
         finally:
             self._keeper.cancel()
+            if self._renewing is not None:
+                self._renewing.cancel()
             self._watch.close()
             self._finish(SessionClosed("the session was closed"))
             for task in (*self._retiring, *filter(None, (self._attaching,))):
@@ -179,6 +201,7 @@ class LastingSession(Generic[C]):
         """Tell the relay of a track, as soon as it allows that."""
         self._offering.add(track.full_name)
         try:
+            await track.token.current()
             channel = await self.channel()
             while not await channel.publishable():
                 channel = await self.channel()
@@ -186,6 +209,7 @@ class LastingSession(Generic[C]):
             self._offering.discard(track.full_name)
         self._tracks.append(track)
         track.attach(channel)
+        self._expect(track.token)
 
     def _is_used(self) -> bool:
         """Whether anything is published or read."""
@@ -204,6 +228,47 @@ class LastingSession(Generic[C]):
             for track in list(self._tracks):
                 track.fail(error)
 
+    # -- tokens ------------------------------------------------------------------------------------
+
+    def _expect(self, source: TokenSource) -> None:
+        """See that a token is renewed before it ends."""
+        if source.is_renewable and self._renewing is None:
+            self._renewing = asyncio.ensure_future(self._renew_tokens())
+
+    async def _renew_tokens(self) -> None:
+        """Ask for tokens when those that there are come to their end."""
+        while True:
+            sources = self._sources()
+            due = min((source.due for source in sources), default=time() + AGAIN_S)
+            # Others may be added meanwhile, and sooner due.
+            await asyncio.sleep(min(max(0.0, due - time()), AGAIN_S))
+            changed = [source for source in sources if await self._renew(source)]
+            if changed and self._channel is not None:
+                self._show_again(self._channel, changed)
+
+    def _sources(self) -> list[TokenSource]:
+        """Where all tokens come from that are in use and can be renewed."""
+        used = (self._token, *(user.token for user in (*self._tracks, *self._readers)))
+        return [source for source in dict.fromkeys(used) if source.is_renewable]
+
+    async def _renew(self, source: TokenSource) -> bool:
+        """Whether there is another token."""
+        if source.shown is None or time() < source.due:
+            return False
+        try:
+            return await source.renew()
+        except LapsError as error:
+            log.warning("%s; it is called again", error)
+            return False
+
+    def _show_again(self, channel: C, sources: Sequence[TokenSource]) -> None:
+        """Show tokens to the relay that are newer than those it knows.
+
+        MoQT has no message for the tokens of a session, so there is a new one, and everything moves
+        to it before the old one is closed. Tokens of single requests go the same way.
+        """
+        self._renewed.set()
+
     # -- keeping it --------------------------------------------------------------------------------
 
     async def _keep(self, channel: C) -> None:
@@ -211,6 +276,9 @@ class LastingSession(Generic[C]):
         try:
             while True:
                 url = await self._wait(channel)
+                if url is None and channel.alive:
+                    channel = await self._begin_anew(channel)
+                    continue
                 if url is not None and self._reconnect_s > 0:
                     new = await self._move(channel, url)
                     if new is not None:
@@ -218,23 +286,43 @@ class LastingSession(Generic[C]):
                         continue
                 await asyncio.shield(channel.over)
                 why = channel.why_closed()
+                if isinstance(why, SessionUnauthorized):
+                    self._token.refused(self._target.url, why)
+                    if not self._token.may_retry(why):
+                        raise why
                 if self._reconnect_s <= 0:
                     raise why
                 log.info("%s; dialling again", why)
                 self._channel = None
                 channel = await self._redial(why, silent=channel.given_up)
-                self._adopt(channel)
+                await self._adopt(channel)
         except SessionClosed as error:
             self._finish(error)
         except LapsError as error:
             self._finish(SessionClosed(str(error)))
 
     async def _wait(self, channel: C) -> str | None:
-        """Where a relay that leaves sends us; None if the channel is over without a word."""
-        await asyncio.wait((channel.leaving, channel.over), return_when=asyncio.FIRST_COMPLETED)
+        """Where a relay that leaves sends us; None if it is over, or there are newer tokens."""
+        renewed = asyncio.ensure_future(self._renewed.wait())
+        try:
+            waiting = (channel.leaving, channel.over, renewed)
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            renewed.cancel()
         if channel.leaving.done() and not channel.leaving.cancelled():
             return channel.leaving.result()
         return None
+
+    async def _begin_anew(self, old: C) -> C:
+        """A session with newer tokens, at the same relay; the old one where there is none."""
+        self._renewed.clear()
+        try:
+            new = await self._dial(self._target, old=old)
+        except LapsError as problem:
+            log.warning("no session with the newer token, the old one stays: %s", problem)
+            return old
+        await self._leave_for(old, new)
+        return new
 
     async def _move(self, old: C, url: str) -> C | None:
         """To where the relay sends us; the old channel serves meanwhile. None: we stay."""
@@ -250,12 +338,16 @@ class LastingSession(Generic[C]):
             return None
         self._target = target
         self._moved_at = self.loop.time()
-        self._adopt(new)
+        await self._leave_for(old, new)
+        return new
+
+    async def _leave_for(self, old: C, new: C) -> None:
+        """Move everything to a new channel, and close the old one when nothing is left on it."""
+        await self._adopt(new)
         old.leave()
         task = asyncio.ensure_future(self._retire(old))
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)
-        return new
 
     def _next_target(self) -> Target:
         """Where to go from a relay that leaves and does not say where to."""
@@ -277,7 +369,11 @@ class LastingSession(Generic[C]):
                 break
         channel.close()
 
-    def _adopt(self, channel: C) -> None:
+    async def _adopt(self, channel: C) -> None:
+        for track in list(self._tracks):
+            with suppress(LapsError):  # its PUBLISH is refused, and says so
+                await track.token.current()
+        self._renewed.clear()
         self._channel = channel
         self._watch.follow(channel)
         if self._attaching is not None:
@@ -305,6 +401,8 @@ class LastingSession(Generic[C]):
         order.insert(len(order) if silent else 0, self._target)
         try:
             return await self._dial(order[0], order[1:])
+        except SessionUnauthorized:
+            raise
         except LapsError as problem:
             lost = f"{why}; " if why is not None else ""
             raise SessionClosed(
@@ -321,6 +419,8 @@ class LastingSession(Generic[C]):
                 self._target, channel = await dial_first(self._dialler, targets, HEAD_START_S)
                 return channel
             except LapsError as error:
+                if isinstance(error, Unauthorized) and not self._token.may_retry(error):
+                    raise
                 problem = error
             left = deadline - self.loop.time()
             if left <= 0 or (old is not None and not old.alive):

@@ -7,18 +7,23 @@ from collections import deque
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from laps.client.carrier import C
+from laps.client.tokens import NO_TOKEN
 from laps.errors import SessionClosed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from laps.client.lasting import LastingSession
+    from laps.client.tokens import TokenSource
 
 T = TypeVar("T")
 
 
 class News(Generic[T, C]):
     """An asynchronous iterator: leaving the loop, or the block, ends what brings it."""
+
+    token: TokenSource = NO_TOKEN
+    "Its own, beside that of the session."
 
     def __init__(self, session: LastingSession[C]) -> None:
         self._session = session

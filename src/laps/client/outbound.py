@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from laps.client.outflow import Outflow
-from laps.errors import RequestRefused
+from laps.client.tokens import refused
 from laps.names import namespace_text, track_text
 from laps.ranges import end_after, last_of
 from laps.types import Location
@@ -74,17 +74,26 @@ class Outbound:
         if push:
             alias = self._alias()
             history = track.history
-            message = Publish(0, name, alias, history.largest, forward, properties=track.properties)
+            message = Publish(
+                0,
+                name,
+                alias,
+                history.largest,
+                forward,
+                properties=track.properties,
+                tokens=track.token.in_moqt,
+            )
             request_id = self.channel.request(message, self._publish_answered)
             outflow = self._add(track, request_id, alias)
             outflow.forward = forward
         else:
-            self._offer_namespace(name.namespace)
+            self._offer_namespace(track)
 
-    def _offer_namespace(self, namespace: Namespace) -> None:
+    def _offer_namespace(self, track: Track) -> None:
+        namespace = track.full_name.namespace
         if namespace not in self._namespaces:
             self._namespaces[namespace] = self.channel.request(
-                PublishNamespace(0, namespace),
+                PublishNamespace(0, namespace, track.token.in_moqt),
                 lambda answer: self._namespace_answered(namespace, answer),
             )
 
@@ -112,21 +121,23 @@ class Outbound:
         elif isinstance(answer, RequestError):
             self._drop(outflow)
             outflow.give_up()
-            if answer.code in _WAITS:
-                self._offer_namespace(outflow.track.full_name.namespace)
+            if self._is_left:
+                pass  # it is published elsewhere
+            elif answer.code in _WAITS:
+                self._offer_namespace(outflow.track)
             else:
                 what = f"publishing {track_text(outflow.track.full_name)}"
-                outflow.track.fail(RequestRefused(what, answer.code, answer.reason))
+                outflow.track.fail(refused(what, answer.code, answer.reason))
             outflow.track.changed()
 
     def _namespace_answered(self, namespace: Namespace, answer: Answer) -> None:
-        if not isinstance(answer, RequestError):
+        if not isinstance(answer, RequestError) or self._is_left:
             return
         for name, track in self.tracks.items():
             # Where the relay takes the track itself, it need not take the namespace.
             if name.namespace == namespace and name not in self.outflows:
                 what = f"publishing the namespace {namespace_text(namespace)}"
-                track.fail(RequestRefused(what, answer.code, answer.reason))
+                track.fail(refused(what, answer.code, answer.reason))
 
     def withdraw(self, track: Track) -> None:
         """A track is over, and with the last one its namespace."""
@@ -173,9 +184,9 @@ class Outbound:
             case RequestUpdate():
                 self._update(message)
             case PublishNamespaceCancel(code, reason, _, namespace) if namespace is not None:
-                refused = RequestError(-1, code, reason)
+                cancelled = RequestError(-1, code, reason)
                 self._namespaces.pop(namespace, None)
-                self._namespace_answered(namespace, refused)
+                self._namespace_answered(namespace, cancelled)
 
     def _unknown(self, request_id: int) -> None:
         self.channel.refuse(request_id, RequestCode.DOES_NOT_EXIST, "it is not published here")
@@ -220,9 +231,9 @@ class Outbound:
         if outflow is not None:
             outflow.give_up()
             self._drop(outflow)
-            if outflow.track.full_name in self.tracks:
+            if outflow.track.full_name in self.tracks and not self._is_left:
                 # What it knew of the track went with the request: it may want it again.
-                self._offer_namespace(outflow.track.full_name.namespace)
+                self._offer_namespace(outflow.track)
             outflow.track.changed()
 
     # -- fetches -----------------------------------------------------------------------------------
@@ -319,8 +330,13 @@ class Outbound:
             outflow.arrivals.mark(outflow.track.history.sequence)
             if not outflow.answered:
                 if outflow.overdue and self.channel.may_publish():
-                    self._offer_namespace(outflow.track.full_name.namespace)
+                    self._offer_namespace(outflow.track)
                 outflow.overdue = True
+
+    @property
+    def _is_left(self) -> bool:
+        """Whether all tracks have another channel to go to: what is refused here is not."""
+        return self.channel.superseded.is_set()
 
     @property
     def idle(self) -> bool:

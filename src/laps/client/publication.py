@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Final, Generic
 
 from laps.client.carrier import C
 from laps.client.history import History
+from laps.client.tokens import NO_TOKEN
 from laps.errors import LapsError, SessionClosed
 from laps.names import track_text
 
 if TYPE_CHECKING:
     from laps.client.lasting import LastingSession
+    from laps.client.tokens import TokenSource
     from laps.types import TrackName
 
 # A publisher that never has to wait lets others have their turn after so many objects.
@@ -33,8 +35,16 @@ def group_of_now() -> int:
 class Publication(Generic[C]):
     """What the tracks of all protocols share."""
 
-    def __init__(self, session: LastingSession[C], name: TrackName, history_bytes: int) -> None:
+    def __init__(
+        self,
+        session: LastingSession[C],
+        name: TrackName,
+        history_bytes: int,
+        token: TokenSource = NO_TOKEN,
+    ) -> None:
         self.full_name = name
+        self.token = token
+        "Its own, beside that of the session."
         self.history = History(history_bytes)
         self.ended = False
         self._session = session

@@ -9,6 +9,7 @@ from laps.client.fetching import Fetching
 from laps.client.lasting import LastingSession
 from laps.client.namespaces import Namespaces
 from laps.client.subscription import STARTS, Subscription
+from laps.client.tokens import own_source
 from laps.client.track import Track
 from laps.client.tracks import Tracks
 from laps.client.values import MAX_OBJECT_BYTES, TrackInfo, is_place
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from laps.client.lasting import Dials
     from laps.client.subscription import Start
+    from laps.client.tokens import TokenLike, TokenSource
     from laps.client.urls import Target
     from laps.names import NamespaceLike
     from laps.wire.moqt.messages import KeyValue
@@ -47,8 +49,9 @@ class Session(LastingSession[Channel]):
         *,
         reconnect_s: float,
         others: Sequence[Target] = (),
+        token: TokenSource | None = None,
     ) -> None:
-        super().__init__(dialler, target, channel, reconnect_s, others)
+        super().__init__(dialler, target, channel, reconnect_s, others, token)
 
     # -- publishing --------------------------------------------------------------------------------
 
@@ -68,6 +71,7 @@ class Session(LastingSession[Channel]):
         history_bytes: int = 16 * MIB,
         push: bool = True,
         forward: bool = True,
+        token: TokenLike | None = None,
     ) -> Track:
         """Publish a track.
 
@@ -86,6 +90,8 @@ class Session(LastingSession[Channel]):
         With `push` the relay is sent objects without having asked, as fits most; without, it is
         told of the namespace only and has to subscribe. With `forward=False` nothing is sent until
         the relay wants it: `Track.wait_wanted`.
+
+        `token` is for this track, beside the session's: as `laps.connect` has it.
         """
         full_name = track_of(namespace, name)
         self._check_new(full_name)
@@ -107,6 +113,7 @@ class Session(LastingSession[Channel]):
             first_group=first_group,
             history_bytes=history_bytes,
             on_new_group=on_new_group,
+            token=own_source(token),
         )
         await self._publish(track)
         return track
@@ -127,6 +134,7 @@ class Session(LastingSession[Channel]):
         max_object_bytes: int = MAX_OBJECT_BYTES,
         markers: bool = False,
         strict: bool = False,
+        token: TokenLike | None = None,
     ) -> Subscription:
         """The objects of a track as they are published.
 
@@ -145,7 +153,8 @@ class Session(LastingSession[Channel]):
         that mark the end of a group or of the track.
 
         `gaps` of the subscription tells what is missing so far. With `strict` ObjectsMissing is
-        raised at the first gap, in place of what comes after it.
+        raised at the first gap, in place of what comes after it. `token` is for this subscription,
+        beside the session's.
         """
         _check_start(start)
         if strict and not ordered:
@@ -162,7 +171,9 @@ class Session(LastingSession[Channel]):
             max_object_bytes=max_object_bytes,
             markers=markers,
             strict=strict,
+            token=own_source(token),
         )
+        self._expect(made.token)
         self._readers.add(made)
         return made
 
@@ -176,13 +187,15 @@ class Session(LastingSession[Channel]):
         descending: bool = False,
         buffer_bytes: int = 8 * MIB,
         max_object_bytes: int = MAX_OBJECT_BYTES,
+        token: TokenLike | None = None,
     ) -> Fetching:
         """Objects that have been published, in order.
 
             objects = [obj async for obj in session.fetch("demo/clock", "seconds", end=(5, 0))]
 
         `end` is one past the last object; an object of 0 means all of the group, and None all that
-        there is. RequestRefused is raised if there is nothing.
+        there is. RequestRefused is raised if there is nothing. `token` is for this request, beside
+        the session's.
         """
         last = Location(VARINT_MAX - 1, 0) if end is None else Location(*end)
         return Fetching(
@@ -193,6 +206,7 @@ class Session(LastingSession[Channel]):
             descending=descending,
             buffer_bytes=buffer_bytes,
             max_object_bytes=max_object_bytes,
+            token=own_source(token),
         )
 
     def namespaces(self, prefix: NamespaceLike = "") -> Namespaces:

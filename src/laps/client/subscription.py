@@ -22,8 +22,9 @@ from laps.client.fetching import ATTEMPTS, FetchRun
 from laps.client.following import Following
 from laps.client.lane import Ended, Failed, Lane, Lost, Overrun
 from laps.client.slots import Need
+from laps.client.tokens import refused
 from laps.client.values import TrackInfo
-from laps.errors import RequestRefused, SessionClosed
+from laps.errors import SessionClosed
 from laps.names import track_text
 from laps.ranges import after, end_after, last_of
 from laps.types import Location
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from laps.client.channel import Channel
     from laps.client.lane import Outcome
     from laps.client.session import Session
+    from laps.client.tokens import TokenSource
     from laps.client.values import Object
     from laps.types import TrackName
     from laps.wire.moqt.messages import SubscribeOk
@@ -89,6 +91,7 @@ class Subscription(Following):
         max_object_bytes: int,
         markers: bool,
         strict: bool,
+        token: TokenSource,
     ) -> None:
         self._max_object_bytes = max_object_bytes
         self._start = Location(*start) if isinstance(start, tuple) else start
@@ -108,7 +111,13 @@ class Subscription(Following):
         "One that is being prepared."
         minimum = self._start if isinstance(self._start, Location) else Location(0, 0)
         super().__init__(
-            session, track, minimum, buffer_bytes=buffer_bytes, markers=markers, strict=strict
+            session,
+            track,
+            minimum,
+            buffer_bytes=buffer_bytes,
+            markers=markers,
+            strict=strict,
+            token=token,
         )
 
     # -- objects -----------------------------------------------------------------------------------
@@ -212,7 +221,7 @@ class Subscription(Following):
             case Ended(code) if code in _AGAIN:
                 return False
             case Ended(code, reason):
-                raise RequestRefused(f"the rest of {track_text(self.track)}", code, reason)
+                raise refused(f"the rest of {track_text(self.track)}", code, reason)
 
     def _remember(self, lane: Lane) -> None:
         """Keep in mind where a lane has come to."""
@@ -228,9 +237,16 @@ class Subscription(Following):
             else FilterType.LARGEST_OBJECT
         )
         while channel.alive and not channel.superseded.is_set():
+            await self.token.current()
             if not await channel.slots.take(Need.SUBSCRIBE):
                 return None
-            message = Subscribe(0, self.track, Filter(filter_type), self._priority)
+            message = Subscribe(
+                0,
+                self.track,
+                Filter(filter_type),
+                self._priority,
+                tokens=self.token.in_moqt,
+            )
             lane = self._next_lane = Lane(
                 channel,
                 self,
@@ -255,7 +271,7 @@ class Subscription(Following):
             if answer.code in _LATER and await self._has_ended(channel):
                 return None
             if answer.code not in _LATER or not self._wait:
-                raise RequestRefused(what, answer.code, answer.reason)
+                raise refused(what, answer.code, answer.reason)
             if not self._begun:
                 self._missed = True
                 filter_type = FilterType.LARGEST_OBJECT
@@ -282,7 +298,7 @@ class Subscription(Following):
         self._gaps.fetch(wanted.start, Location(VARINT_MAX, 0))
         run = FetchRun(
             channel,
-            Fetch(0, wanted, self._priority),
+            Fetch(0, wanted, self._priority, tokens=self.token.in_moqt),
             self._fetched,
             self._max_object_bytes,
             self._unknown,
@@ -360,7 +376,7 @@ class Subscription(Following):
         self._intake.buffer.attach(lane.channel.inbound.pool)
         if not await lane.channel.slots.take(Need.PASSING):
             return False
-        message = Fetch(0, wanted, priority)
+        message = Fetch(0, wanted, priority, tokens=self.token.in_moqt)
         self._gaps.fetch(resume, largest)
         run = FetchRun(lane.channel, message, self._fetched, self._max_object_bytes, self._unknown)
         try:
@@ -374,7 +390,7 @@ class Subscription(Following):
             if result.code == RequestCode.INVALID_JOINING_REQUEST_ID and joins:
                 return False  # the track ended before the relay read the FETCH
             what = f"what came before of {track_text(self.track)}"
-            raise RequestRefused(what, result.code, result.reason)
+            raise refused(what, result.code, result.reason)
         if isinstance(result, RequestError) and self._seen.largest is not None:
             self._unknown(resume, largest)
         overrun = lane.outcome.done() and isinstance(lane.outcome.result(), Overrun)

@@ -11,6 +11,7 @@ from laps.client.channel import Channel
 from laps.client.history import Entry
 from laps.client.publication import ANSWER_S, Publication, group_of_now
 from laps.client.subgroup import Subgroup
+from laps.client.tokens import NO_TOKEN
 from laps.client.values import payload_of
 from laps.errors import LocalProtocolError
 from laps.names import track_text
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from laps.client.outflow import Outflow
     from laps.client.session import Session
+    from laps.client.tokens import TokenSource
     from laps.types import Location, TrackName
     from laps.wire.moqt.messages import KeyValue, TrackProperties
 
@@ -44,8 +46,9 @@ class Track(Publication[Channel]):
         first_group: int | None,
         history_bytes: int,
         on_new_group: Callable[[int], None] | None,
+        token: TokenSource = NO_TOKEN,
     ) -> None:
-        super().__init__(session, name, history_bytes)
+        super().__init__(session, name, history_bytes, token)
         self.properties = properties
         self.priority = priority
         self.flows: list[Outflow] = []

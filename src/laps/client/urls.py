@@ -5,14 +5,16 @@
     quicr://HOST[:PORT]             QUICR
 
 Where no port is named it is 443 for MoQT, as the drafts have it, and the relay's own for QUICR.
+A token in the query (`?jwt=`) is sent to the relay, and taken out of every URL that is shown.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, runtime_checkable
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
+from laps.auth.tokens import URL_PARAMETERS
 from laps.errors import ConfigError, quote
 from laps.net.tls import Trust
 from laps.types import Address
@@ -30,10 +32,11 @@ class Target:
     """A URL, taken apart."""
 
     url: str
+    "As it is shown: without a token."
     host: str
     port: int
-    path: str
-    "With the query; empty if the URL has none."
+    path: str = field(repr=False)
+    "With the query, which may hold a token; empty if the URL has none."
     authority: str
     "Host and port as they were written."
     scheme: str
@@ -78,8 +81,9 @@ def target_of(place: str | Place) -> Target:
 
 def parse_url(url: str) -> Target:
     """Take a URL apart, or say what is wrong with it."""
+    given, url = url, without_token(url)
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(given)
         port = parts.port
     except ValueError as error:
         raise ConfigError(f"URL {quote(url)}: {error}: {EXAMPLES}") from None
@@ -103,6 +107,17 @@ def parse_url(url: str) -> Target:
         parts.netloc,
         parts.scheme,
     )
+
+
+def without_token(url: str) -> str:
+    """A URL to be shown: without the parameters that hold a token."""
+    head, mark, query = url.partition("?")
+    kept = [
+        part
+        for part in query.split("&")
+        if unquote(part.partition("=")[0]).lower() not in URL_PARAMETERS
+    ]
+    return head + (mark + "&".join(kept) if any(kept) else "")
 
 
 def trust_for(target: Target, *, insecure: bool, fingerprint: str | None) -> Trust:

@@ -7,12 +7,13 @@ when a grant ends     PUBLISH_DONE, UNSUBSCRIBE, PUBLISH_NAMESPACE_CANCEL, or th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from laps.auth.grants import Action
 from laps.auth.judge import OUT_OF_BAND
 from laps.auth.refusals import AuthError
+from laps.auth.tokens import URL_PARAMETERS
 from laps.edge.access import Access
 from laps.wire.moqt.codes import MoqtViolation, RequestCode, SessionCode
 from laps.wire.moqt.messages import (
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from laps.sessions.moqt import MoqtSession
     from laps.types import TrackName
     from laps.wire.moqt.messages import ClientSetup, Message, Token
-
-# Parameters of a URL that hold a token.
-PARAMETERS: Final = ("jwt", "cat", "token")
 
 
 class Asked(NamedTuple):
@@ -157,4 +155,4 @@ def _values(tokens: Iterable[Token]) -> list[tuple[int, bytes]]:
 
 def _in_url(path: str) -> list[str]:
     query = parse_qsl(urlsplit(path).query)
-    return [value for key, value in query if key.lower() in PARAMETERS]
+    return [value for key, value in query if key.lower() in URL_PARAMETERS]

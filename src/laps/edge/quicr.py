@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from laps.auth.grants import Action
 from laps.auth.refusals import AuthError
 from laps.edge.client import EdgeClient
-from laps.edge.quicr_access import QuicrAccess, response_of
+from laps.edge.quicr_access import QuicrAccess, response_of, words_of
 from laps.edge.quicr_publication import QuicrPublishing
 from laps.edge.quicr_subscription import QuicrSubscription
 from laps.edge.quicr_wildcards import Wildcards
@@ -148,7 +148,7 @@ class QuicrClient(EdgeClient):
         try:
             self.access.shown(stream, message, now)
         except AuthError as error:
-            self._fail(stream, str(error))
+            self._fail(stream, words_of(error))
             return
         self.edge.reviews.expect(self)
         if stream.opening is message:
@@ -163,12 +163,12 @@ class QuicrClient(EdgeClient):
             if name is not None and (
                 error := self.access.still(own, Action.SUBSCRIBE, name.namespace, name.name, now)
             ):
-                self._end_stream(subscription, response_of(error), str(error), now)
+                self._end_stream(subscription, response_of(error), words_of(error), now)
         for stream, prefix in self.wildcards.prefixes():
             error = self.access.still(stream.id, Action.SUBSCRIBE_NAMESPACE, prefix, None, now)
             if error is not None:
                 self._unsubscribed(stream, now)
-                self.session.send(stream, SubscribeReply(response_of(error), str(error)))
+                self.session.send(stream, SubscribeReply(response_of(error), words_of(error)))
                 self.session.close(stream)
         self._publishing.review(self.access, now)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from laps.auth.grants import Action
 from laps.auth.refusals import AuthError, Outcome
 from laps.edge.access import Access
-from laps.wire.quicr.messages import Response
+from laps.wire.quicr.messages import NOT_AUTHORIZED, Response
 from laps.wire.quicr.names import NameRefused
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class QuicrAccess(Access):
         try:
             self.judge(stream.id, action, namespace, name, tokens, now)
         except AuthError as error:
-            raise NameRefused(str(error)) from None
+            raise NameRefused(words_of(error)) from None
 
     def shown(self, stream: ControlStream, message: Authorization, now: float) -> None:
         """A token for the connection, or a newer one for a stream; AuthError if it is refused."""
@@ -70,6 +70,11 @@ class QuicrAccess(Access):
             self.add(token, now)
         else:
             self.add_own(stream.id, token, now)
+
+
+def words_of(error: AuthError) -> str:
+    """Why something is refused, or ended, so that a client knows that tokens are the reason."""
+    return f"{NOT_AUTHORIZED}{error}"
 
 
 def response_of(error: AuthError) -> Response:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from laps.auth.grants import Action
-from laps.edge.quicr_access import response_of
+from laps.edge.quicr_access import response_of, words_of
 from laps.telemetry.records import is_telemetry
 from laps.types import Location
 from laps.wire.moqt.codes import DoneCode
@@ -295,7 +295,7 @@ class QuicrPublishing:
             if error is not None:
                 del self._by_stream[stream_id]
                 published.close(now, None)
-                reply = SubscribeReply(response_of(error), str(error))
+                reply = SubscribeReply(response_of(error), words_of(error))
                 self._session.send(published.stream, reply)
                 self._end(published, now, ok=False)
                 done = PublishDone(0, DoneCode.UNAUTHORIZED, reason=str(error))

@@ -64,7 +64,9 @@ class Authorizing:
             authority.verifier, self._files = None, None
         else:
             files = KeyFiles(config.keys, config.revoked)
-            authority.verifier = Verifier(*files.read(), audience=config.audience)
+            authority.verifier = Verifier(
+                *files.read(), audience=config.audience, skew_s=config.skew_s
+            )
             self._files = files
         authority.allow_everybody(read_paths(public))
         authority.needs_token = config.needs_token and not authority.public.scopes

@@ -328,5 +328,6 @@ async def connect(
         if isinstance(session, str):
             connection.close(ErrorCode.NO_ERROR, "")
     if isinstance(session, str):
-        raise HandshakeFailed(f"no WebTransport session at {authority}{path}: it {session}")
+        shown = path.partition("?")[0]  # a token may follow
+        raise HandshakeFailed(f"no WebTransport session at {authority}{shown}: it {session}")
     return session

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from laps.client.tokens import NO_TOKEN
 from laps.wire.quicr.messages import Response, SubscribeReply
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class Asking:
         self.stream: ControlStream | None = None
         self.since: Location | None = None
         "What lies before it has been given, and need not come."
+        self.token = NO_TOKEN
+        "Shown ahead of the question."
         self._message = message
         self._renewed_at: float | None = None
         if message is not None:
@@ -70,7 +73,7 @@ class Asking:
     def begin(self) -> None:
         """Ask."""
         if self._message is not None:
-            self.channel.open(self._message, self, self.since)
+            self.channel.open(self._message, self, self.since, self.token)
 
     @property
     def over(self) -> bool:

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from laps.client.carrier import Carrier
+from laps.client.tokens import NO_TOKEN
 from laps.errors import ConnectionClosed, InvalidText, StreamLimitReached
 from laps.net.bidirectional import Bidirectional
 from laps.sessions.quicr import Closed, QuicrSession
 from laps.types import Address
 from laps.wire.quicr.codes import QuicrCode, QuicrViolation, violation
 from laps.wire.quicr.messages import (
+    Holds,
     PublishIntent,
     RelayRedirect,
     Subscribe,
@@ -32,16 +34,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from laps.client.quicr.outflow import QuicrOutflow
+    from laps.client.tokens import TokenSource
     from laps.net.transport import Transport
     from laps.sessions.quicr import ControlStream, Event
     from laps.types import Location
-    from laps.wire.quicr.messages import Datagram, Message
+    from laps.wire.quicr.messages import Authorization, Datagram, Message
 
 log = logging.getLogger(__name__)
 
 
 class StreamUser(Protocol):
     """Whose a control stream is."""
+
+    token: TokenSource
+    "What is shown on it."
 
     def opened(self, stream: ControlStream) -> None:
         """A stream of our own is open."""
@@ -57,6 +63,15 @@ class StreamUser(Protocol):
 
     def tick(self, now: float) -> None:
         """About once a second."""
+
+
+class _Opening(NamedTuple):
+    """A stream that is about to be opened."""
+
+    opening: Subscribe | PublishIntent | Authorization
+    user: StreamUser
+    since: Location | None
+    token: TokenSource
 
 
 class QuicrChannel(Carrier):
@@ -78,9 +93,7 @@ class QuicrChannel(Carrier):
         self.malformed_datagrams = 0
         self._unanswered_users: set[object] = set()
         self._datagram_ids = 0
-        self._opening: deque[tuple[Subscribe | PublishIntent, StreamUser, Location | None]] = (
-            deque()
-        )
+        self._opening: deque[_Opening] = deque()
         "Streams that the relay does not allow yet."
 
     @property
@@ -110,17 +123,30 @@ class QuicrChannel(Carrier):
     # -- streams of our own ------------------------------------------------------------------------
 
     def open(
-        self, opening: Subscribe | PublishIntent, user: StreamUser, since: Location | None = None
+        self,
+        opening: Subscribe | PublishIntent | Authorization,
+        user: StreamUser,
+        since: Location | None = None,
+        token: TokenSource = NO_TOKEN,
     ) -> None:
         """Open a control stream, as soon as the relay allows another one."""
-        self._opening.append((opening, user, since))
+        self._opening.append(_Opening(opening, user, since, token))
         self._open_next()
+
+    def show_again(self, token: TokenSource) -> None:
+        """Show a newer token where the one before it was shown."""
+        if token.shown is None:
+            return
+        for stream, user in self.users.items():
+            if user.token is token:
+                self.session.send(stream, token.shown.in_quicr(Holds.STREAM))
 
     def _open_next(self) -> None:
         while self._opening and self.alive:
-            opening, user, since = self._opening[0]
+            opening, user, since, token = self._opening[0]
+            shown = None if token.shown is None else token.shown.in_quicr(Holds.STREAM)
             try:
-                stream = self.session.open(opening, since)
+                stream = self.session.open(opening, since, shown)
             except StreamLimitReached:
                 return  # `writable` follows
             except ConnectionClosed:
@@ -133,7 +159,7 @@ class QuicrChannel(Carrier):
         """Nobody listens to a stream any more, or wants it opened."""
         self.awaits(user, True)
         if stream is None:
-            self._opening = deque(item for item in self._opening if item[1] is not user)
+            self._opening = deque(item for item in self._opening if item.user is not user)
         else:
             self.users.pop(stream, None)
 
@@ -201,7 +227,7 @@ class QuicrChannel(Carrier):
         return ()
 
     def _lost(self) -> None:
-        users = [*self.users.values(), *(user for _, user, _ in self._opening)]
+        users = [*self.users.values(), *(item.user for item in self._opening)]
         self.users.clear()
         self.media.clear()
         self._opening.clear()

@@ -91,7 +91,8 @@ class QuicrOutflow:
         self._waiters: list[asyncio.Future[None]] = []
         channel.flows[self] = None
         channel.awaits(self, False)
-        channel.open(PublishIntent(track.wire_name, bool(track.datagrams)), self)
+        self.token = track.token
+        channel.open(PublishIntent(track.wire_name, bool(track.datagrams)), self, token=self.token)
 
     @property
     def alive(self) -> bool:
@@ -125,8 +126,8 @@ class QuicrOutflow:
                     self._datagram_id = datagram_stream_id
                 self.track.changed()
                 self._pump()
-            case SubscribeReply(Response.FAIL, reason):
-                self._refused(Response.FAIL, reason)
+            case SubscribeReply(Response.FAIL | Response.EXPIRED as response, reason):
+                self._refused(response, reason)
             case SubscribeCancel(_, reason):
                 self._refused(QuicrCode.CANCELLED, reason or "the relay does not want it any more")
             case _:

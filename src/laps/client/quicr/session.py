@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from laps.client.lasting import LastingSession
 from laps.client.quicr.channel import QuicrChannel
+from laps.client.quicr.showing import Showing
 from laps.client.quicr.subscription import INTENTS, QuicrSubscription
 from laps.client.quicr.track import QuicrTrack
 from laps.client.quicr.wildcard import QuicrSubscriptions
+from laps.client.tokens import own_source
 from laps.client.values import is_place
 from laps.errors import ConfigError, InvalidText, LapsError
 from laps.names import namespace_of, track_of, track_text
@@ -20,11 +22,13 @@ from laps.wire.moqt.messages import DEFAULT_PRIORITY, GroupOrder
 from laps.wire.quicr.names import NameRefused, Pattern, encode_name
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Sequence
 
     from laps.client.lasting import Dials
     from laps.client.quicr.subscription import Offer, Start
     from laps.client.seen import Seen
+    from laps.client.tokens import TokenLike, TokenSource
     from laps.client.urls import Target
     from laps.names import NamespaceLike
     from laps.types import TrackName
@@ -52,8 +56,9 @@ class QuicrSession(LastingSession[QuicrChannel]):
         *,
         reconnect_s: float,
         others: Sequence[Target] = (),
+        token: TokenSource | None = None,
     ) -> None:
-        super().__init__(dialler, target, channel, reconnect_s, others)
+        super().__init__(dialler, target, channel, reconnect_s, others, token)
 
     # -- publishing --------------------------------------------------------------------------------
 
@@ -74,6 +79,7 @@ class QuicrSession(LastingSession[QuicrChannel]):
         history_bytes: int = 16 * MIB,
         push: bool = True,
         forward: bool = True,
+        token: TokenLike | None = None,
     ) -> QuicrTrack:
         """Publish a track.
 
@@ -89,6 +95,8 @@ class QuicrSession(LastingSession[QuicrChannel]):
         Groups count from `first_group`, and from the time of day where it is not said, so that a
         publisher that is started again goes on behind what relays have of it. The last
         `history_bytes` of what was written are kept, to send again what a lost connection lost.
+
+        `token` is for this track, beside the session's: as `laps.connect` has it.
         """
         for option, said, way in (
             ("order", order is not GroupOrder.PUBLISHERS, "groups come in ascending order"),
@@ -111,6 +119,7 @@ class QuicrSession(LastingSession[QuicrChannel]):
             delivery_timeout_s=delivery_timeout_s,
             first_group=first_group,
             history_bytes=history_bytes,
+            token=own_source(token),
         )
         await self._publish(track)
         return track
@@ -131,6 +140,7 @@ class QuicrSession(LastingSession[QuicrChannel]):
         markers: bool = False,
         strict: bool = False,
         datagrams: bool = False,
+        token: TokenLike | None = None,
     ) -> QuicrSubscription:
         """The objects of a track as they are published.
 
@@ -148,7 +158,8 @@ class QuicrSession(LastingSession[QuicrChannel]):
         object without payload that marks the end of the track.
 
         `gaps` of the subscription tells what is missing so far. With `strict` ObjectsMissing is
-        raised at the first gap, in place of what comes after it.
+        raised at the first gap, in place of what comes after it. `token` is for this subscription,
+        beside the session's.
         """
         if strict and not ordered:
             raise ConfigError("strict=True needs ordered=True: what is late is not missing")
@@ -170,7 +181,9 @@ class QuicrSession(LastingSession[QuicrChannel]):
             markers=markers,
             strict=strict,
             datagrams=datagrams,
+            token=own_source(token),
         )
+        self._expect(made.token)
         self._readers.add(made)
         return made
 
@@ -186,6 +199,7 @@ class QuicrSession(LastingSession[QuicrChannel]):
         buffer_bytes: int = 8 * MIB,
         markers: bool = False,
         datagrams: bool = False,
+        token: TokenLike | None = None,
     ) -> QuicrSubscriptions:
         """The tracks below a prefix, as they are found: a subscription for each.
 
@@ -226,7 +240,8 @@ class QuicrSession(LastingSession[QuicrChannel]):
                 seen=seen,
             )
 
-        made = QuicrSubscriptions(self, pattern, start, datagrams, make)
+        made = QuicrSubscriptions(self, pattern, start, datagrams, make, own_source(token))
+        self._expect(made.token)
         self._readers.add(made)
         return made
 
@@ -252,6 +267,14 @@ class QuicrSession(LastingSession[QuicrChannel]):
 
     # -- keeping it --------------------------------------------------------------------------------
 
+    def _show_again(self, channel: QuicrChannel, sources: Sequence[TokenSource]) -> None:
+        """A newer AUTHORIZATION, for the connection or on the streams that showed the last one."""
+        for source in sources:
+            if source is not self._token:
+                channel.show_again(source)
+            elif source.shown is not None:
+                Showing(channel, source.shown).answer.add_done_callback(_note)
+
     async def _follow(self, old: QuicrChannel, target: Target) -> QuicrChannel | None:
         """Where there is no way to where the relay points, we stay until it has left."""
         try:
@@ -259,6 +282,11 @@ class QuicrSession(LastingSession[QuicrChannel]):
         except LapsError as problem:
             log.warning("the relay leaves, and the next one cannot be reached: %s", problem)
             return None
+
+
+def _note(answer: asyncio.Future[str | None]) -> None:
+    if not answer.cancelled() and answer.exception() is None and answer.result() is not None:
+        log.warning("the relay does not take the newer token: %s", answer.result())
 
 
 def _checked(track: TrackName) -> TrackName:

@@ -23,8 +23,9 @@ from laps.client.quicr.asking import Again, Refused
 from laps.client.quicr.feed import Feed
 from laps.client.quicr.merging import Merge
 from laps.client.quicr.ordering import DatagramOrder, Missing
+from laps.client.quicr.showing import refused
+from laps.client.tokens import NO_TOKEN
 from laps.client.values import Object, TrackInfo
-from laps.errors import RequestRefused
 from laps.names import track_text
 from laps.types import Location
 from laps.wire.moqt.data import ObjectStatus
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from laps.client.quicr.channel import QuicrChannel
     from laps.client.quicr.session import QuicrSession
     from laps.client.seen import Seen
+    from laps.client.tokens import TokenSource
     from laps.sessions.quicr import ControlStream
     from laps.types import TrackName
 
@@ -74,6 +76,7 @@ class QuicrSubscription(Following):
         markers: bool,
         datagrams: bool,
         strict: bool = False,
+        token: TokenSource = NO_TOKEN,
         offered: Offer | None = None,
         seen: Seen | None = None,
     ) -> None:
@@ -105,7 +108,13 @@ class QuicrSubscription(Following):
         "True if the track is over, and all of it given; False if that takes another feed."
         minimum = Location(*start) if isinstance(start, tuple) else Location(0, 0)
         super().__init__(
-            session, track, minimum, buffer_bytes=buffer_bytes, markers=markers, strict=strict
+            session,
+            track,
+            minimum,
+            buffer_bytes=buffer_bytes,
+            markers=markers,
+            strict=strict,
+            token=token,
         )
         if seen is not None:
             self._seen = seen
@@ -171,6 +180,7 @@ class QuicrSubscription(Following):
         if self._catching_up:
             feed.since = self._since()
         self._add(feed)
+        feed.token = self.token
         feed.begin()
         return feed
 
@@ -282,6 +292,7 @@ class QuicrSubscription(Following):
     async def _follow(self) -> bool:
         feed, self._offered = self._offered, None
         if feed is None:
+            await self.token.current()
             feed = self._subscribe(await self._session.channel())
         await feed.channel.until(feed.outcome, self._ended)
         if not self._ended.done() and not feed.over:
@@ -302,7 +313,7 @@ class QuicrSubscription(Following):
         match outcome:
             case Refused(reason):
                 what = f"a subscription to {track_text(self.track)}"
-                raise RequestRefused(what, Response.FAIL, reason)
+                raise refused(what, Response.FAIL, reason)
             case Again(reason, at_once) if not at_once:
                 log.info("%s: %s; subscribing again", track_text(self.track), reason)
                 await asyncio.sleep(self._retry)

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from laps.client.publication import ANSWER_S, Publication, group_of_now
 from laps.client.quicr.channel import QuicrChannel
 from laps.client.quicr.outflow import QuicrOutflow, Written
+from laps.client.quicr.showing import refused
+from laps.client.tokens import NO_TOKEN
 from laps.client.values import payload_of
-from laps.errors import LapsError, LocalProtocolError, RequestRefused, SessionClosed
+from laps.errors import LapsError, LocalProtocolError, SessionClosed
 from laps.names import track_text
 from laps.types import Location
 from laps.wire.quicr.carried import quicr_priority
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from laps.client.quicr.session import QuicrSession
+    from laps.client.tokens import TokenSource
     from laps.types import TrackName
     from laps.wire.moqt.messages import KeyValue
 
@@ -53,8 +56,9 @@ class QuicrTrack(Publication[QuicrChannel]):
         delivery_timeout_s: float | None,
         first_group: int | None,
         history_bytes: int,
+        token: TokenSource = NO_TOKEN,
     ) -> None:
-        super().__init__(session, name, history_bytes)
+        super().__init__(session, name, history_bytes, token)
         self.wire_name = encode_name(name)
         self.datagrams = datagrams
         "Whether objects go in datagrams; None: nothing has been written yet."
@@ -274,7 +278,7 @@ class QuicrTrack(Publication[QuicrChannel]):
 
     def refused(self, code: int, reason: str) -> None:
         """The relay does not take it."""
-        self.fail(RequestRefused(f"publishing {track_text(self.full_name)}", code, reason))
+        self.fail(refused(f"publishing {track_text(self.full_name)}", code, reason))
 
     def reset(self, flow: QuicrOutflow) -> None:
         """The relay has given the stream up, and not said why: try again, a few times."""

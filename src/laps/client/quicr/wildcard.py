@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Final
 from laps.client.news import News
 from laps.client.quicr.asking import Again, Asking, Refused
 from laps.client.quicr.channel import QuicrChannel
+from laps.client.quicr.showing import refused
 from laps.client.quicr.subscription import (
     INTENTS,
     RETRY_FIRST_S,
     RETRY_MOST_S,
     QuicrSubscription,
 )
-from laps.errors import RequestRefused
+from laps.client.tokens import NO_TOKEN
 from laps.wire.quicr.messages import Intent, Response, Subscribe
 from laps.wire.quicr.names import NameRefused, decode_name
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from laps.client.quicr.session import QuicrSession
     from laps.client.quicr.subscription import Offer, Start
     from laps.client.seen import Seen
+    from laps.client.tokens import TokenSource
     from laps.sessions.quicr import ControlStream
     from laps.types import TrackName
     from laps.wire.quicr.messages import PublishIntent
@@ -58,9 +60,16 @@ class QuicrSubscriptions(News[QuicrSubscription, QuicrChannel]):
     """
 
     def __init__(
-        self, session: QuicrSession, pattern: Pattern, start: Start, datagrams: bool, make: Make
+        self,
+        session: QuicrSession,
+        pattern: Pattern,
+        start: Start,
+        datagrams: bool,
+        make: Make,
+        token: TokenSource = NO_TOKEN,
     ) -> None:
         self.pattern = pattern
+        self.token = token
         self._intent = INTENTS[str(start)]
         self._datagrams = datagrams
         self._make = make
@@ -96,6 +105,8 @@ class QuicrSubscriptions(News[QuicrSubscription, QuicrChannel]):
         self._asked = [one for one in self._asked if not one.over] + [asking]
         channel.takers.append(take)
         try:
+            await self.token.current()
+            asking.token = self.token
             asking.begin()
             await channel.until(asking.outcome)
         finally:
@@ -107,7 +118,7 @@ class QuicrSubscriptions(News[QuicrSubscription, QuicrChannel]):
         match asking.outcome.result():
             case Refused(reason):
                 what = f"a subscription to all below {pattern.name.decode('utf-8', 'replace')!r}"
-                raise RequestRefused(what, Response.FAIL, reason)
+                raise refused(what, Response.FAIL, reason)
             case Again(reason):
                 log.info("%s; subscribing again", reason)
                 await asyncio.sleep(self._retry)

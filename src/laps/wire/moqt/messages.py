@@ -6,7 +6,7 @@ in another place (a fixed field, a parameter), its codec puts it here all the sa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Final
 
@@ -73,7 +73,7 @@ class Token:
     alias_type: TokenAlias
     alias: int | None = None
     type: int | None = None
-    value: bytes | None = None
+    value: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,8 @@ class ClientSetup:
 
     versions: tuple[int, ...] = ()
     "Draft 14: those the client speaks, in its order. Later drafts are named by the ALPN."
-    path: bytes | None = None
+    path: bytes | None = field(default=None, repr=False)
+    "Its query may hold a token."
     authority: bytes | None = None
     max_request_id: int = 0
     max_token_cache_bytes: int = 0

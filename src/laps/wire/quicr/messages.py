@@ -10,7 +10,7 @@ Numbers the text leaves out: SUBSCRIBE_REPLY is 4, SUBSCRIBE_CANCEL 9, RELAY_RED
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -76,6 +76,10 @@ class Response(IntEnum):
     EXPIRED = 1
     FAIL = 2
     REDIRECT = 3
+
+
+NOT_AUTHORIZED: Final = "not authorized: "
+"How the reason of a SUBSCRIBE_REPLY begins where tokens are the reason: there is no code for it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +165,7 @@ class RelayRedirect:
 class Authorization:
     """A token, for what follows on its control stream or for the connection."""
 
-    token: bytes
+    token: bytes = field(repr=False)
     token_type: int = 0
     holds: Holds = Holds.STREAM
 
