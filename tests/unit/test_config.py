@@ -119,6 +119,7 @@ fingerprints."192.0.2.3:33434" = "ABABABABABABABABABABABABABABABABABABABABABABAB
         public_publish = ["demo"]
         public_subscribe = ["demo", "live/news"]
         needs_token = false
+        skew_s = 5
         [quicr]
         enabled = false
         subscription_s = 0
