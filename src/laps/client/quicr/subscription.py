@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from laps.client.following import Following
 from laps.client.gaps import Gaps
-from laps.client.quicr.asking import Again, Refused
+from laps.client.quicr.asking import Again, Lost, Refused
 from laps.client.quicr.feed import Feed
 from laps.client.quicr.merging import Merge
 from laps.client.quicr.ordering import DatagramOrder, Missing
@@ -99,6 +99,8 @@ class QuicrSubscription(Following):
         "The feeds before it had nothing more to say."
         self._begin: Location | None = None
         "Where the first feed begins, if it is not from the start: what lies ahead is not wanted."
+        self._goes_on = True
+        "Nothing but a connection was lost: or else the publisher may have begun anew."
         self._probing = False
         "The newest feed is to tell whether the publisher has begun anew."
         self._offered: Feed | None = None
@@ -177,7 +179,7 @@ class QuicrSubscription(Following):
         )
         if self._begin is not None:
             feed.floor = self._begin
-        if self._catching_up:
+        if self._catching_up and self._goes_on:
             feed.since = self._since()
         self._add(feed)
         feed.token = self.token
@@ -310,6 +312,7 @@ class QuicrSubscription(Following):
     async def _judge(self, outcome: Outcome) -> None:
         expired = isinstance(outcome, Again) and outcome.expired
         self._probing = expired and self._begin is not None
+        self._goes_on = isinstance(outcome, Lost)
         match outcome:
             case Refused(reason):
                 what = f"a subscription to {track_text(self.track)}"
