@@ -181,7 +181,7 @@ async def read_nothing(connecting: Connecting) -> None:
             pass
 
 
-@spoken
+@pytest.mark.parametrize(("scheme", "draft"), SPOKEN[:1] + SPOKEN[-1:])
 @on_loop
 async def test_token_that_is_renewed_keeps_tracks_and_subscriptions(
     tmp_path: Path, scheme: str, draft: int, caplog: pytest.LogCaptureFixture
