@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from laps.wire.moqt.messages import Fetch, Message
 
 
+# What is missing of an object in fragments after this long was lost on its way from the publisher.
+FRAGMENTS_S: Final = 1.0
 # Objects that are taken out of a group at once.
 SOME: Final = 1000
 # What is written at once: a call for each object takes longer than all the rest.
@@ -142,9 +144,14 @@ class FetchServing:
         if self._out is not None:
             self.pump(now)
         else:
-            self.resume(now)
+            self.begin(now)
 
     def resume(self, now: float) -> None:
+        """As `Waiter.resume`: what it waited for has arrived, or may have stalled."""
+        if self._out is None and not self._tried:
+            self.begin(now)
+
+    def begin(self, now: float) -> None:
         """Answer, or find out what is needed for that."""
         if self._over:
             return
@@ -191,14 +198,25 @@ class FetchServing:
                 if self.start <= Location(group_id, under_way) <= last:
                     if self not in stream.waiting:
                         stream.waiting.append(self)
-                    self._fetches.upstream.at(stream.touched + FETCH_S, self.resume_if_waiting)
+                    self._fetches.upstream.at(stream.touched + FETCH_S, self.resume)
                     return True
-        return False
+        return self._waits_for_fragments(last, now)
 
-    def resume_if_waiting(self, now: float) -> None:
-        """What it waited for may have stalled."""
-        if self._out is None and not self._tried:
-            self.resume(now)
+    def _waits_for_fragments(self, last: Location, now: float) -> bool:
+        """Whether a publisher here is sending an object of the range in fragments.
+
+        Those that it sent before the relay that asks was known to want them are had only here.
+        """
+        fragments = self.track.fragments
+        if fragments is None or not self.track.answering:
+            return False
+        began = fragments.youngest((self.start, last))
+        if began is None or began + FRAGMENTS_S <= now:
+            return False
+        if self not in fragments.waiting:
+            fragments.waiting.append(self)
+        self._fetches.upstream.at(began + FRAGMENTS_S, self.resume)
+        return True
 
     def _last(self, largest: Location) -> Location:
         return min(last_of(self.end), largest)
@@ -436,7 +454,7 @@ class Fetches:
             return
         FetchServing(
             self, asker, track, message.request_id, start, end, message.order, message.priority
-        ).resume(now)
+        ).begin(now)
 
 
 def _follows(track: Track) -> bool:

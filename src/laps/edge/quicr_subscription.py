@@ -117,6 +117,8 @@ class QuicrSubscription(EdgeSubscription):
         self._reader = reader
         self._floor = Location(0, 0)
         "What lies before it is brought by the history, or not wanted."
+        self._partial: set[Location] = set()
+        "Objects before it that are not whole here: taken live, unless the history brings them."
         self._begun = False
         "It has been said where it begins."
         self._last: Location | None = None
@@ -132,6 +134,10 @@ class QuicrSubscription(EdgeSubscription):
             largest = self.known
         start = self._start(largest)
         self._floor = self._live_from(start, largest)
+        fragments = self.track.fragments
+        if fragments is not None:
+            held = fragments.reassembler.open
+            self._partial = {place for place in held if start <= place < self._floor}
         self.queue.begin(start)
         if start < self._floor:
             self.queue.history_end = last_of(_end_at(self._floor))
@@ -154,14 +160,12 @@ class QuicrSubscription(EdgeSubscription):
             self._reader.say(self.stream, StartPoint(place))
 
     def _live_from(self, start: Location, largest: Location | None) -> Location:
-        """Where the history ends: after what is known, and before what is not whole yet."""
+        """Where the history ends: after what is known."""
         if largest is None or start > largest:
             return start
         if self.is_new and not (self.is_found or self._wants_all):
             return start  # whatever its publisher has sent since then is on its way here
-        fragments = self.track.fragments
-        partial = () if fragments is None else fragments.reassembler.open
-        return min((place for place in partial if place >= start), default=_after(largest))
+        return _after(largest)
 
     def _start(self, largest: Location | None) -> Location:
         known = self.known if self.is_new else largest
@@ -275,11 +279,14 @@ class QuicrSubscription(EdgeSubscription):
 
     def take(self, fragment: Fragment, terms: Terms, until: float | None, now: float) -> None:
         """What has arrived of an object, live."""
-        if Location(fragment.group, fragment.object_id) >= self._floor:
+        place = Location(fragment.group, fragment.object_id)
+        is_partial = place in self._partial and self._history is None
+        if is_partial or place >= self._floor:
             self.pass_on(fragment, terms, until, now)
 
     def bring(self, fragment: Fragment, terms: Terms, now: float) -> None:
         """An object of the time before."""
+        self._partial.discard(Location(fragment.group, fragment.object_id))
         if self.datagram_stream_id is not None and not self._begun:
             self._begin(Location(fragment.group, fragment.object_id))
         group = self.track.cached.groups.get(fragment.group)
@@ -391,10 +398,24 @@ class QuicrSubscription(EdgeSubscription):
         """What came before has been brought, as far as it could be."""
         self._history = None
         self.queue.history_end = None
-        self.queue.history_over(self._floor)
+        begin = min(self._partial, default=self._floor)
+        self.queue.history_over(begin)
         if self.datagram_stream_id is not None and not self._begun:
-            self._begin(self._floor)
+            self._begin(begin)
+        self._take_partial(now)
         self.pump(now)
+
+    def _take_partial(self, now: float) -> None:
+        """What is here of objects that the history did not bring, as they were not whole there."""
+        for place in sorted(self._partial):
+            group = self.track.cached.groups.get(place.group)
+            entry = None if group is None else group.datagrams.get(place.object)
+            if entry is not None:
+                self.datagram(entry[1], decode_datagram(entry[1], BETWEEN_RELAYS), now)
+        if self._partial and self.track.fragments is not None:
+            for parts, terms in self.track.fragments.held(min(self._partial), now):
+                if Location(parts[0].group, parts[0].object_id) in self._partial:
+                    self.fragments(parts, terms, b"", now)
 
     def close(self, now: float) -> None:
         """Nobody wants it any more."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from laps.errors import InvalidStartOfStream, RemoteProtocolError
 from laps.relay.framing import Wrapped
 from laps.relay.held import Held, HeldData
-from laps.relay.passing import DROPPED, DataCounters, OpenStreams, Passing, write_all
+from laps.relay.passing import DROPPED, DataCounters, OpenStreams, Passing, SentOn, write_all
 from laps.relay.tracing import Tracing
 from laps.routing.forwarding import FromClient, FromPeer
 from laps.tracks.streams import SOURCE_LOST, IncomingStream
@@ -70,6 +70,7 @@ class DataPlane:
         self._tracks = tracks
         self._streams = OpenStreams()
         self._held = HeldData(hold_s, hold_bytes)
+        self._sent_on = SentOn()
         self.pressing: dict[FlowKey, None] = {}
         "Flows of which streams began on links that are pressed."
         self._left: deque[Hashable] = deque()
@@ -206,9 +207,8 @@ class DataPlane:
         """A data object in a datagram."""
         header, payload = decode_datagram(data)
         key = header.full_name_hash
-        flow = self._sets.flow(
-            FromPeer(link.id, header.sns_id) if stub is None else FromClient(stub, key)
-        )
+        source = FromPeer(link.id, header.sns_id)
+        flow = self._sets.flow(source if stub is None else FromClient(stub, key))
         if flow is None and stub is None:
             item = Held(now + self._held.limit_s, header.sns_id, None, data)
             self._hold(link.id, item, len(data))
@@ -222,11 +222,12 @@ class DataPlane:
         track = self._tracks.get(key) if flow.local else None
         copies: int | None = 0
         if track is not None:
-            origin = FromPeer(link.id, header.sns_id) if stub is None else stub
-            copies = track.datagrams.receive(bytes(payload), origin, stub, now)
-        if copies is None:
-            return  # it arrived before, by this way or another
-        copies += self._send_datagram(flow, key, payload)
+            copies = track.datagrams.receive(bytes(payload), stub or source, stub, now)
+        # What arrived before may have been for this relay alone: others are sent it once as well.
+        is_new = bool(track and flow.outs) and self._sent_on.add(flow.key, payload)
+        if copies is None and not is_new:
+            return
+        copies = (copies or 0) + self._send_datagram(flow, key, payload)
         self._count_datagram(self._tracks.meter(key, flow, now), len(data), copies)
 
     def sns_known(self, link: Link, sns_id: SnsId, now: float) -> None:

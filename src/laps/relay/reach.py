@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from laps.relay.framing import DirectStream, Wrapped
 from laps.relay.passing import DROPPED
 from laps.routing.forwarding import FromClient, FromPeer, ToNode
-from laps.tracks.again import as_datagrams, following, recent
+from laps.tracks.again import as_datagrams, begun, following, recent
 from laps.tracks.cached_stream import CachedStream
 from laps.tracks.sinks import Cut
 from laps.tracks.streams import SOURCE_LOST
@@ -181,7 +181,7 @@ class Reach:
     # -- late joiners ------------------------------------------------------------------------------
 
     def catch_up(self, track: Track, client: Client, node_id: NodeId, now: float) -> None:
-        """A node joins a track: give it the streams that are open, from their beginning.
+        """A node joins a track: give it the streams and objects that are open, from the beginning.
 
         Where it has asked how far the track is, its subscribe may be late by whole groups: it is
         given those too. So is a node that could not tell us earlier that it wants the track.
@@ -200,7 +200,8 @@ class Reach:
         if told is not None:
             known = set(map(_place, kept))
             kept += [it for it in following(track.cached, told, now) if _place(it) not in known]
-        flow = self._sets.flow(FromClient(client, track.key)) if kept else None
+        partial = begun(track, now)
+        flow = self._sets.flow(FromClient(client, track.key)) if kept or partial else None
         for item in kept:
             if isinstance(item, CachedStream):
                 if item.source is client:
@@ -208,6 +209,9 @@ class Reach:
             elif flow is not None and item[0].source is client:
                 for data in as_datagrams(*item, now):
                     self._send_datagram(flow, track.key, node_id, data)
+        if flow is not None:
+            for data in partial:
+                self._send_datagram(flow, track.key, node_id, data)
 
     def join_stub(self, stub: StubClient, track: TrackHash, now: float) -> None:
         """A Stub joins a track: give it what `catch_up` gives a node, but its own."""
@@ -224,6 +228,8 @@ class Reach:
                         stub.send_datagram(track, data, datagram_rank(data))
                 elif item.source is not stub:
                     self._send_again(node_id, found.key, item, now)
+        for data in begun(found, now):
+            stub.send_datagram(track, data, datagram_rank(data))
 
     def turned_to(self, node_id: NodeId, since: float, now: float) -> None:
         """A Stub has lost its Edge and turns to another: what the first was sent may be lost."""
@@ -266,21 +272,34 @@ class Reach:
                 link.send_datagram(header + data, datagram_rank(data))
 
     def serve_joining(self, now: float) -> None:
-        """Streams began while nodes join their tracks.
+        """Streams began, or datagrams arrived, while nodes join their tracks.
 
         The nodes were added to a set under its old id, as the document has it. A relay that hears
         of the stream before the set sends it where the set was before; so they are given it apart
         as well, and keep what comes first.
         """
-        began = list(self._tracks.shared.began)
-        self._tracks.shared.began.clear()
+        shared = self._tracks.shared
+        if not (shared.began or shared.arrived):
+            return
+        began, shared.began = shared.began, []
+        arrived, shared.arrived = shared.arrived, []
         for key, stream, fin in began:
-            track = self._tracks.get(key)
-            for node_id, until in [] if track is None else list(track.joining.items()):
-                if until < now and track is not None:
-                    del track.joining[node_id]
-                elif not isinstance(stream.source, FromPeer):  # a publisher's, here or at a Stub
+            for node_id in self._joining(key, now):
+                if not isinstance(stream.source, FromPeer):  # a publisher's, here or at a Stub
                     self._join(key, stream, node_id, fin=fin, now=now)
+        for key in dict.fromkeys(key for key, _ in arrived):
+            if (track := self._tracks.get(key)) is not None:
+                data = [it for of, it in arrived if of == key]
+                for node_id in self._joining(key, now):
+                    self._send_datagrams(track, node_id, data)
+
+    def _joining(self, key: TrackKey, now: float) -> list[NodeId]:
+        """The nodes that joined a track a moment ago."""
+        track = self._tracks.get(key)
+        if track is None:
+            return []
+        track.joining = {node_id: until for node_id, until in track.joining.items() if until >= now}
+        return list(track.joining)
 
     def _join(
         self,

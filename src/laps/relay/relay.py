@@ -153,18 +153,9 @@ class Relay:
         self.ingress = IngressSets(
             self.id, self.fib, self._sets, self.links, self._timers, self.tracks.shared, hold[0]
         )
-        self.repairs = Repairs(
-            self.id,
-            self.nodes,
-            self.extensions.namespaces,
-            self.tracks,
-            self.links,
-            self._sets,
-            self.reach,
-            self._subscribes,
-            self.journal,
-            settings.repair_s,
-        )
+        having = self.nodes, self.extensions.namespaces, self.tracks, self.links, self._sets
+        asking = self.reach, self._subscribes, self.journal
+        self.repairs = Repairs(self.id, *having, *asking, settings.repair_s)
         self._paths = Paths(
             self.id,
             self.nodes,
@@ -261,6 +252,7 @@ class Relay:
         peer_link.session.require_established("a datagram")
         if self.rules.carries_data and peer_link.receives_data:
             self.data.receive_datagram(link, data, self._stubs.get(link.id), now)
+            self.reach.serve_joining(now)
 
     def link_reset(self, link: Link, stream_id: int, code: int, now: float) -> None:
         """The peer gave a stream up."""
@@ -408,7 +400,9 @@ class Relay:
 
     def publish_datagram(self, client: Client, track: TrackHash, data: bytes, now: float) -> bool:
         """A publisher's datagram; False if its object arrived before."""
-        return self.data.publish_datagram(client, track, data, now)
+        is_new = self.data.publish_datagram(client, track, data, now)
+        self.reach.serve_joining(now)
+        return is_new
 
     def _flowed(self, now: float) -> None:
         """Data has come: streams that began are for those who join, and may press on links."""
@@ -459,9 +453,8 @@ class Relay:
         """Whether nothing is about to be said or dropped."""
         waiting = self._timers or self.data.holding or self._exchange.deadline() is not None
         waiting = waiting or any(link.outbox for link in self.links.peer_links.values())
-        for part in (self._sets, self._subscribes, self._paths, self.repairs):
-            waiting = waiting or not part.is_idle
-        return not waiting and self.extensions.is_idle()
+        parts = self._sets, self._subscribes, self._paths, self.repairs
+        return not waiting and all(it.is_idle for it in parts) and self.extensions.is_idle()
 
     def sizes(self) -> dict[str, int]:
         """How full each table is."""

@@ -74,6 +74,7 @@ KEPT: Final = frozenset(
         "Plan.vias",
         "Sequences._kept",  # for a minute, and by a bound of its own
         "Sequences._queue",
+        "SentOn._sent",  # by MOST_SENT_ON
         "StubClient._sequences",  # by MAX_WITHDRAWN; the next likewise
         "StubNamespaces._sequences",
         "Tracks._tracks",  # as long as the cache has something of them

@@ -10,10 +10,11 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from laps.types import Location
 from laps.wire.moqt.data import decode_datagram
 from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.quicr.carried import CARRIED_BYTES, encode_carried, quicr_priority
-from laps.wire.quicr.fragments import cut
+from laps.wire.quicr.fragments import cut, recut
 from laps.wire.quicr.messages import Terms
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from laps.tracks.cache import CachedGroup, CachedTrack
     from laps.tracks.cached_stream import CachedStream
-    from laps.types import Location
+    from laps.tracks.track import Track
 
     Kept = CachedStream | tuple[CachedGroup, int, bytes]
     "A stream that has ended, or the datagram of an object in a group."
@@ -81,3 +82,15 @@ def as_datagrams(group: CachedGroup, object_id: int, data: bytes, now: float) ->
     terms = Terms(best_before_ms, quicr_priority(item.priority), discardable)
     for fragment in cut(group.id, object_id, item.payload, CARRIED_BYTES):
         yield encode_carried(item.alias, fragment, terms)
+
+
+def begun(track: Track, now: float) -> list[bytes]:
+    """What has arrived of objects in fragments that are not whole: the rest is still to come."""
+    if track.fragments is None:
+        return []
+    return [
+        encode_carried(track.alias, part, terms)
+        for fragments, terms in track.fragments.held(Location(0, 0), now)
+        for fragment in fragments
+        for part in recut(fragment, CARRIED_BYTES)
+    ]

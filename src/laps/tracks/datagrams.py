@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from laps.routing.forwarding import FromPeer
+from laps.tracks.cached_stream import Resume
 from laps.tracks.reassembly import TrackFragments
 from laps.tracks.repeated import is_too_late
 from laps.tracks.streams import SILENT_S
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from laps.tracks.publication import Source
     from laps.tracks.shared import Shared
     from laps.tracks.subscription import Subscriber
-    from laps.types import TrackHash
+    from laps.types import NodeId, TrackHash
     from laps.wire.moqt.data import DatagramObject
     from laps.wire.quicr.messages import Fragment, Terms
 
@@ -43,6 +45,7 @@ class DatagramOwner(Protocol):
     positions: Positions
     is_mending: bool
     is_repaired: bool
+    joining: dict[NodeId, float]
 
     @property
     def subscribers(self) -> Mapping[Client, Subscriber]:
@@ -83,6 +86,8 @@ class Datagrams:
             self._track.start_over()
         self._track.positions.heard(source, Location(item.group, item.object_id), now)
         self._shared.feeds(source, self._track.hash.full_name_hash, now)
+        if self._track.joining and not isinstance(source, FromPeer):
+            self._shared.arrived.append((self._track.hash.full_name_hash, data))
         if carried is not None:
             return self._fragment(data, item, *carried, source, exclude, now)
         self._track.cached.saw(Location(item.group, item.object_id))
@@ -147,6 +152,8 @@ class Datagrams:
         self._track.cached.saw(Location(item.group, item.object_id))
         whole = None
         if payload is not None:
+            shared.events.extend(map(Resume, self._track.fragments.waiting))
+            self._track.fragments.waiting.clear()
             item.payload, item.extensions = payload, b""
             whole = encode_datagram(item, BETWEEN_RELAYS)
         for client, subscriber in list(self._track.subscribers.items()):

@@ -16,6 +16,8 @@ from laps.wire.quicr.fragments import Reassembler
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from laps.ranges import Range
+    from laps.tracks.cached_stream import Waiter
     from laps.wire.quicr.messages import Fragment, Terms
 
 # What is missing after so long is lost.
@@ -26,6 +28,8 @@ HOLD_S: Final = 10.0
 class _Held:
     """What is known of an object that is not whole."""
 
+    began: float
+    "When the first fragment arrived."
     until: float
     "It is given up then."
     best_before: float | None
@@ -44,6 +48,8 @@ class TrackFragments:
 
     def __init__(self, limit_bytes: int) -> None:
         self.reassembler = Reassembler(limit_bytes)
+        self.waiting: list[Waiter] = []
+        "Resumed when the next object is whole."
         self._held: dict[Location, _Held] = {}
 
     @property
@@ -84,6 +90,14 @@ class TrackFragments:
                 assembly = self.reassembler.open[place]
                 yield list(assembly.fragments(*place)), held.terms_at(now)
 
+    def youngest(self, span: Range) -> float | None:
+        """When the last of the objects in a range began that are not whole; None if all are."""
+        first, last = span
+        return max(
+            (held.began for place, held in self._held.items() if first <= place <= last),
+            default=None,
+        )
+
     def expire(self, now: float) -> int:
         """Give up what did not become whole in time; how many objects."""
         past = [place for place, held in self._held.items() if held.until < now]
@@ -100,6 +114,6 @@ class TrackFragments:
 
 def _held(terms: Terms, now: float) -> _Held:
     if not terms.best_before_ms:
-        return _Held(now + HOLD_S, None, terms)
+        return _Held(now, now + HOLD_S, None, terms)
     best_before = now + terms.best_before_ms / 1000
-    return _Held(min(now + HOLD_S, best_before), best_before, terms)
+    return _Held(now, min(now + HOLD_S, best_before), best_before, terms)

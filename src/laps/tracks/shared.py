@@ -155,6 +155,8 @@ class Shared:
         "What happened while data flowed, for the Edge to act on when the call has returned."
         self.began: list[tuple[TrackKey, IncomingStream, bool]] = []
         "Streams that began while nodes join their track, and whether they have ended as well."
+        self.arrived: list[tuple[TrackKey, bytes]] = []
+        "Datagrams of publishers that arrived while nodes join their track."
         self.broken: dict[TrackKey, Lost] = {}
         "Tracks that something may be missing of."
         self.fed: Table[FromPeer, Fed] = Table()

@@ -104,9 +104,6 @@ def expected(moment: str, intent: Intent, *, datagrams: bool, to: bool, far: boo
     places, starts = MOMENTS[moment][intent]
     if moment == "inside an object" and datagrams and intent is IMMEDIATE:
         places, starts = TRACK[2:], [(0, 2)]
-    if moment == "inside an object" and datagrams and far and intent is CATCH_UP:
-        # What was under way of it when the relay came in cannot be asked for.
-        places, starts = [TRACK[0], *TRACK[2:]], [] if to else [(0, 2)]
     if moment == "while its publisher is away" and far and intent is not CATCH_UP:
         starts = [(1, 0)]  # to a relay that never had it, the track begins there
     if moment == "behind the end" and far:
