@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 class Wrapped:
-    """A publisher's bytes to a peer: each slice is a data object."""
+    """A publisher's bytes to a peer: each slice is a data object, written at once.
+
+    To copy a slice behind its header takes less time than to write the two one after the other.
+    """
 
     __slots__ = ("_begun", "_key", "_out", "_priority", "_sns_id", "_ttl_us")
 
@@ -33,12 +36,12 @@ class Wrapped:
 
     def write(self, data: bytes | memoryview, now: float) -> bool:
         """As `OutStream.write`."""
-        return self._out.write(self._header(len(data)), now) and self._out.write(data, now)
+        return self._out.write(self._header(len(data)) + data, now)
 
     def finish(self, data: bytes | memoryview, now: float) -> bool:
         """As `OutStream.finish`."""
         if data or not self._begun:
-            return self._out.write(self._header(len(data)), now) and self._out.finish(data, now)
+            return self._out.finish(self._header(len(data)) + data, now)
         return self._out.finish(b"", now)
 
     def reset(self, code: int, now: float) -> None:
