@@ -6,12 +6,16 @@ import asyncio
 import signal
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import laps
+from laps.config import Config, override
 from laps.lab.processes import free_ports
 from laps.net.discovery import Found
+from laps.net.quic import Endpoint
+from laps.net.runner import Runner
 from laps.types import Address
 from support.counting import publish_numbers, read_numbers
 from support.loopback import on_loop, until
@@ -155,3 +159,69 @@ async def test_every_object_comes_once_when_the_only_relay_of_a_subscriber_comes
         await writer
         await reader
     assert [data for _, data in got] == written
+
+
+@pytest.mark.parametrize("protocol", ["moqt", "https", "quicr"])
+@on_loop
+async def test_nothing_is_lost_with_a_relay_that_leaves_and_stops_before_it_has_read_all(
+    monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    """It has said where to go, and is gone while objects are on their way to it."""
+    values = {
+        "peering.listen": "127.0.0.1:0",
+        "clients.listen": "127.0.0.1:0",
+        "relay.node_advertise_s": 0.05,
+        "discovery.enabled": False,
+        "admin.enabled": False,
+    }
+    stays = Runner(override(Config(), {**values, "node.id": "8:1"}, "test"))
+    peer = {"node.id": "8:2", "peering.peers": [str(stays.peer_address)]}
+    leaves = Runner(override(Config(), {**values, **peer}, "test"))
+    read_socket = Endpoint._receive
+    is_deaf = False
+
+    def receive(self: Endpoint, *args: Any) -> None:
+        if not (is_deaf and self is leaves.endpoints()[0]):
+            read_socket(self, *args)
+
+    monkeypatch.setattr(Endpoint, "_receive", receive)
+    try:
+        await until(lambda: bool(stays.relay.peers and leaves.relay.peers))
+        session = laps.connect(f"{protocol}://{leaves.client_address}")
+        reading = laps.connect(f"{protocol}://{stays.client_address}")
+        async with session as writer, reading as reader:
+            track = await writer.publish("demo/moving", "t")
+            got: list[bytes] = []
+            written: list[bytes] = []
+
+            async def write(*, new_group: bool = False) -> None:
+                written.append(b"%d" % len(written))
+                await track.write(written[-1], new_group=new_group)
+
+            async def read() -> None:
+                async for item in reader.subscribe("demo/moving", "t", start="start"):
+                    got.append(item.payload)  # noqa: PERF401 - as they come
+
+            task = asyncio.ensure_future(read())
+            for number in range(5):
+                await write(new_group=number == 3)
+                await until(lambda: got == written)
+            is_deaf = True
+            await write()
+            await write(new_group=True)
+            await write()
+            leaves.edge.drain(time.monotonic(), stays.client_address)
+            await until(lambda: len(stays.edge.clients) == 2)
+            await write()
+            for client in list(leaves.edge.clients):
+                client.link.abort(0, "gone")
+            await until(lambda: not leaves.edge.clients)
+            await write()
+            await write(new_group=True)
+            await until(lambda: len(got) == len(written))
+            await track.end()
+            await task
+            assert got == written
+    finally:
+        await leaves.close()
+        await stays.close()

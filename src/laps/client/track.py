@@ -201,21 +201,23 @@ class Track(Publication[Channel]):
     # -- from channel to channel -------------------------------------------------------------------
 
     def attach(self, channel: Channel) -> None:
-        """Publish on a channel; what no relay may have of it is sent again."""
+        """Publish on a channel; what no relay may have of it is sent again.
+
+        A relay that is left may be gone before it has passed on what it was sent last: relays know
+        what they have been sent twice, and nobody knows what they have not.
+        """
         self._offered_to = channel
-        for flow in list(self.flows):
+        for flow in self.flows:
+            if not flow.leaving:
+                self._delivered = max(self._delivered, flow.arrivals.delivered)
             flow.leaving = True
-        old = bool(self.flows)
         channel.outbound.offer(self, push=self._push, forward=self._forward or self.wanted)
+        if (new := channel.outbound.outflows.get(self.full_name)) is not None:
+            self._replay(new)
         self.flows_changed()
-        if not old:
-            self._replay(channel)
         self._changed.set()
 
-    def _replay(self, channel: Channel) -> None:
-        flow = channel.outbound.outflows.get(self.full_name)
-        if flow is None:
-            return
+    def _replay(self, flow: Outflow) -> None:
         lost = self.history.dropped_sequence - self._delivered
         if lost > 0:
             log.warning(
@@ -241,8 +243,9 @@ class Track(Publication[Channel]):
             flow.finish(group, number)
 
     def lost(self, flow: Outflow) -> None:
-        """The connection to a relay is over."""
-        self._delivered = max(self._delivered, flow.arrivals.delivered)
+        """The connection to a relay is closed."""
+        if not flow.leaving:  # or else another relay has been sent the rest
+            self._delivered = max(self._delivered, flow.arrivals.delivered)
         self._changed.set()
 
     def _leave(self, flow: Outflow) -> None:

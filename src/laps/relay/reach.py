@@ -191,6 +191,20 @@ class Reach:
                 self._join(track.key, stream, node_id, fin=False, now=now)
         if self._shares_set(client, track.key, node_id):
             track.joining[node_id] = now + JOINING_S
+        datagrams: list[bytes] = []
+        for item in self._missed(track, client, node_id, now):
+            if isinstance(item, CachedStream):
+                if item.source is client:
+                    self._send_again(node_id, track.key, item, now)
+            elif item[0].source is client:
+                datagrams += as_datagrams(*item, now)
+        datagrams += begun(track, now)
+        flow = self._sets.flow(FromClient(client, track.key)) if datagrams else None
+        for data in datagrams:
+            self._send_datagram(flow, track.key, node_id, data)
+
+    def _missed(self, track: Track, client: Client, node_id: NodeId, now: float) -> list[Kept]:
+        """What has ended of a track that a node joins, and that it could not ask for in time."""
         kept: list[Kept] = []
         if (since := self._missed_since(node_id, now)) is not None:
             kept += recent(track.cached, since, self._tracks.shared.cache.limits.track_bytes, now)
@@ -200,18 +214,7 @@ class Reach:
         if told is not None:
             known = set(map(_place, kept))
             kept += [it for it in following(track.cached, told, now) if _place(it) not in known]
-        partial = begun(track, now)
-        flow = self._sets.flow(FromClient(client, track.key)) if kept or partial else None
-        for item in kept:
-            if isinstance(item, CachedStream):
-                if item.source is client:
-                    self._send_again(node_id, track.key, item, now)
-            elif flow is not None and item[0].source is client:
-                for data in as_datagrams(*item, now):
-                    self._send_datagram(flow, track.key, node_id, data)
-        if flow is not None:
-            for data in partial:
-                self._send_datagram(flow, track.key, node_id, data)
+        return kept
 
     def join_stub(self, stub: StubClient, track: TrackHash, now: float) -> None:
         """A Stub joins a track: give it what `catch_up` gives a node, but its own."""
@@ -263,9 +266,11 @@ class Reach:
             began = min((it.since for it in first.streams if it.source is client), default=began)
         return met >= now - MEETING_S or began >= now - self._hold_s
 
-    def _send_datagram(self, flow: Flow, key: TrackKey, node_id: NodeId, data: bytes) -> None:
+    def _send_datagram(
+        self, flow: Flow | None, key: TrackKey, node_id: NodeId, data: bytes
+    ) -> None:
         """A datagram once more, by the way that leads to a node; others there have it already."""
-        for link_id, out in flow.outs.items():
+        for link_id, out in flow.outs.items() if flow is not None else ():
             link = self._links.links.get(link_id)
             if node_id in out.nodes and link is not None:
                 header = encode_datagram_header(out.sns_id, key, len(data))

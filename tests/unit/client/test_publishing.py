@@ -573,14 +573,51 @@ async def test_a_publisher_follows_a_relay_that_leaves() -> None:
         second = meeting.relay
         assert second.target.host == "other.example"
         await track.write(b"b")
-        # The group that is under way ends where it began, and is told in both places.
+        # The group that is under way ends where it began, and is sent to both.
         assert first.objects() == [(0, 0, 0, b"a"), (0, 0, 1, b"b")]
-        assert second.objects() == [(0, 0, 1, b"b")]
+        assert second.objects() == first.objects()
         await track.write(b"c", new_group=True)
         await meeting.settle()
         assert len(first.objects()) == 2
         assert first.last(PublishDone).code == DoneCode.GOING_AWAY
         assert second.objects()[-1] == (1, 0, 0, b"c")
+
+
+@on_loop
+async def test_what_a_relay_that_leaves_may_not_pass_on_is_sent_where_it_points() -> None:
+    async with Meeting() as meeting:
+        first = meeting.relay
+        track = await meeting.session.publish("demo", "t", first_group=0)
+        await track.write(b"a")
+        await track.write(b"b", new_group=True)
+        await meeting.settle()
+        first.say(PublishOk(0), Goaway(b"moqt://other.example:2"))
+        await meeting.until(lambda: len(meeting.relays) == 2)
+        await meeting.settle()
+        second = meeting.relay
+        first.lose()
+        await track.write(b"c")
+        await meeting.settle()
+        assert second.objects() == [(0, 0, 0, b"a"), (1, 0, 0, b"b"), (1, 0, 1, b"c")]
+        assert [written.finished for written in second.streams.values()] == [True, False]
+
+
+@on_loop
+async def test_what_is_lost_with_the_next_relay_while_the_first_is_left_is_sent_again() -> None:
+    async with Meeting() as meeting:
+        first = meeting.relay
+        track = await meeting.session.publish("demo", "t", first_group=0)
+        await track.write(b"a")
+        await meeting.settle()
+        first.say(PublishOk(0), Goaway(b"moqt://other.example:2"))
+        await meeting.until(lambda: len(meeting.relays) == 2)
+        await meeting.settle()
+        await track.write(b"b")
+        await meeting.settle()
+        meeting.relay.lose()
+        await meeting.until(lambda: len(meeting.relays) == 3)
+        await meeting.settle()
+        assert (0, 0, 1, b"b") in meeting.relay.objects()
 
 
 @on_loop
