@@ -8,6 +8,7 @@ the token is: a file, or standard input.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,14 @@ METAVAR: Final = "@FILE|-"
 HELP: Final = (
     "Show the relay the token in a file, which is read again when it changes, or - for standard "
     "input. Left out: LAPS_TOKEN."
+)
+
+ADMIN_VARIABLE: Final = "LAPS_ADMIN_TOKEN"
+"Not LAPS_TOKEN, which is shown to every relay that a client connects to."
+
+ADMIN_HELP: Final = (
+    "The token that their admin APIs ask for, in a file, or - for standard input. Left out: "
+    f"{ADMIN_VARIABLE}."
 )
 
 # The largest token that relays take is 8 KiB: what is much larger is another file.
@@ -81,8 +90,19 @@ def read_option(option: str | None, variable: str = "LAPS_TOKEN") -> str | bytes
     )
 
 
+def read_admin_option(option: str | None) -> str:
+    """The token for admin APIs that an option names, or the variable has; empty: none."""
+    given = read_option(option, ADMIN_VARIABLE)
+    token = given() if isinstance(given, TokenFile) else given
+    if token is None:
+        token = os.environ.get(ADMIN_VARIABLE, "").strip()
+    if isinstance(token, bytes) or not token.isprintable() or " " in token:
+        raise ConfigError("--token: no token of an admin API: letters, digits and signs, one line")
+    return token
+
+
 def _token(data: bytes, where: str) -> str | bytes:
     """Text, which may end with a line, or bytes as they are; ConfigError if there is nothing."""
     if not data.strip():
-        raise ConfigError(f"{where} is empty: `laps token sign` makes a token")
+        raise ConfigError(f"{where} is empty: it has to hold a token")
     return data.decode().strip() if data.isascii() else data

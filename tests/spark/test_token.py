@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import CapturedException
@@ -84,7 +85,8 @@ class Room:
         self._said = {"relay": f"moqt://{relay.clients}", "namespace": "room", "wait_s": "5"}
 
     def read(self, track: str, **options: str) -> DataFrame:
-        return self._spark.read.format("laps").options(track=track, **self._said, **options).load()
+        said = {"track": track, **self._said, **options}
+        return self._spark.read.format("laps").options(**said).load()
 
     def payloads(self, track: str, **options: str) -> list[bytes]:
         return sorted(bytes(row.payload) for row in self.read(track, **options).collect())
@@ -95,12 +97,8 @@ class Room:
         inbox.mkdir(exist_ok=True)
         (inbox / f"{time.time_ns()}.txt").write_text("\n".join(values) + "\n")
         rows = self._spark.readStream.text(str(inbox)).withColumnRenamed("value", "payload")
-        query = (
-            rows.writeStream.format("laps")
-            .options(track=track, checkpointLocation=self._checkpoint, **self._said, **options)
-            .trigger(availableNow=True)
-            .start()
-        )
+        said = {"track": track, "checkpointLocation": self._checkpoint, **self._said, **options}
+        query = rows.writeStream.format("laps").options(**said).trigger(availableNow=True).start()
         assert query.awaitTermination(60)
 
 
@@ -157,17 +155,29 @@ def test_token_that_is_wrong_is_refused_and_not_repeated(
     assert token not in str(refused.value)
 
 
-def test_token_file_is_read_again_when_it_changes(room: Room, tmp_path: Path) -> None:
-    """The publisher of the sink stays connected, with a token that ends before the second batch."""
+def test_token_file_is_read_again_when_it_changes(
+    room: Room, relay: RelayProcess, tmp_path: Path
+) -> None:
+    """The publisher of the sink stays connected, and its first token is not enough for the rest."""
     file = tmp_path / "token"
-    ends = time.time() + 4
-    file.write_text(sign(life_s=4))
-    room.write("b", ["one"], tokenFile=str(file))
+    file.write_text(sign((b"room", b"b")))
+    room.write("t", ["one"], namespace="room/b", tokenFile=str(file))
+    before = sessions(relay)
+    assert before
     file.write_text(sign())
-    while time.time() < ends + 1:  # the first token has ended by then
-        time.sleep(0.1)
-    room.write("b", ["two"], tokenFile=str(file))
-    assert room.payloads("b", tokenFile=str(file)) == [b"one", b"two"]
+    deadline = time.monotonic() + 30
+    while not sessions(relay) - before:
+        assert time.monotonic() < deadline, "the newer token is not shown"
+        time.sleep(0.05)
+    room.write("t", ["two"], namespace="room/c", tokenFile=str(file))
+    assert room.payloads("t", namespace="room/b", tokenFile=str(file)) == [b"one"]
+    assert room.payloads("t", namespace="room/c", tokenFile=str(file)) == [b"two"]
+
+
+def sessions(relay: RelayProcess) -> set[int]:
+    """The clients that are connected, by their numbers."""
+    answer = httpx.get(f"http://{relay.admin}/v1/clients", trust_env=False)
+    return {row["client"] for row in answer.json()["clients"]}
 
 
 def test_pipeline_reads_telemetry_with_a_token_for_laps_and_not_with_another(

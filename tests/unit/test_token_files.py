@@ -45,7 +45,7 @@ def test_token_file_says_when_it_has_changed(tmp_path: Path) -> None:
     ("data", "words"),
     [
         (None, "cannot be read: No such file or directory"),
-        (b" \n", "is empty: `laps token sign` makes a token"),
+        (b" \n", "is empty: it has to hold a token"),
         (b"x" * 70_000, "has more than 65536 bytes: is it a token?"),
     ],
 )

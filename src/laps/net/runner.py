@@ -22,6 +22,8 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
+from msgspec import structs
+
 from laps.edge.edge import Edge
 from laps.edge.settings import EdgeSettings, QuicrSettings
 from laps.errors import CloseCode, ConnectNotReceived, ConnectResponseNotReceived, LapsError
@@ -297,6 +299,12 @@ class Runner:
         self._note("reloaded")
         if self._reporter is not None:
             self._reporter.configure(config.telemetry)
+
+    def impair(self, config: Config) -> None:
+        """Take the impairment of a configuration, until the next one is read."""
+        self.config = structs.replace(self.config, impairment=config.impairment)
+        self._diallers.configure(self.config)
+        self._note("reloaded", "the impairment of peers")
 
     def _take_keys(self, keys: PeerKeys) -> None:
         """Whoever proves itself with a key that is no longer there is closed."""
