@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -78,7 +78,7 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(tmp_path: Path, **bounds: object) -> AsyncIterator[Scene]:
+async def scene(tmp_path: Path, **bounds: Any) -> AsyncIterator[Scene]:
     keys = Keys(tmp_path)
     near, liar = keys.make("near"), keys.make("liar", **bounds)
     honest = keys.make("honest")
