@@ -58,7 +58,12 @@ class Case:
 CASES = [
     Case(Reason.NO_TOKEN, "a token is needed", lambda: None),
     Case(Reason.MALFORMED, "three parts between dots", lambda: b"swordfish"),
-    Case(Reason.MALFORMED, "each key is there once", lambda: jwt('{"put":["demo"],"put":[]}'), "a key twice"),
+    Case(
+        Reason.MALFORMED,
+        "each key is there once",
+        lambda: jwt('{"put":["demo"],"put":[]}'),
+        "a key twice",
+    ),
     Case(Reason.TOO_LARGE, "8192 at most", lambda: jwt({**ALL, "x": "y" * 8192})),
     Case(Reason.UNKNOWN_TYPE, "typ", lambda: jwt(ALL, {"typ": "at+jwt"})),
     Case(Reason.CRITICAL, "crit", lambda: jwt(ALL, {"crit": ["b64"]})),
