@@ -26,7 +26,7 @@ from laps.spark.sink.companion import LOCK
 from laps.spark.sink.options import FOLDER
 from laps.token_files import TokenFile
 from support.programs import relay_process
-from support.tokens import key
+from support.tokens import jwt, key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -153,6 +153,15 @@ def test_token_that_is_wrong_is_refused_and_not_repeated(
         room.payloads("a", token=token)
     assert words in str(refused.value)
     assert token not in str(refused.value)
+
+
+def test_token_that_may_not_fetch_is_refused_and_the_track_is_not_taken_for_empty(
+    room: Room,
+) -> None:
+    room.write("d", ["one"], token=sign())
+    may = {"actions": ["subscribe", "track-status"], "namespace": "room"}
+    with pytest.raises((PySparkException, CapturedException), match="allows to fetch"):
+        room.payloads("d", token=jwt({"laps": {"allow": [may]}}).decode())
 
 
 def test_token_file_is_read_again_when_it_changes(
