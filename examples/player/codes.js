@@ -28,8 +28,11 @@ export const Message = {
   SERVER_SETUP: 0x21,
 };
 
-export const Setup = { MAX_REQUEST_ID: 0x02, IMPLEMENTATION: 0x07 };
+export const Setup = { MAX_REQUEST_ID: 0x02, AUTHORIZATION_TOKEN: 0x03, IMPLEMENTATION: 0x07 };
 export const Parameter = { LARGEST_OBJECT: 0x09, FORWARD: 0x10, SUBSCRIPTION_FILTER: 0x21 };
+
+export const USE_VALUE = 0x03; // an alias type: the token follows, and is not to be remembered
+export const OUT_OF_BAND = 0x00; // a token type: a JWT, or a CAT in base64url
 
 export const LARGEST_OBJECT = 0x02; // a filter: from the largest object on
 export const RELATIVE_JOINING_FETCH = 0x02;

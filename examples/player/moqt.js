@@ -1,6 +1,6 @@
 // A MoQT client (draft-ietf-moq-transport-16) over WebTransport, without dependencies:
 //
-//   const session = await connect("https://127.0.0.1:4443/", { sha256: "ab12…" });
+//   const session = await connect("https://127.0.0.1:4443/", { sha256: "ab12…", token: "ey…" });
 //
 //   const subscription = await session.subscribe(["demo"], "frames");
 //   for await (const { group, id, payload } of subscription) …    // begins with the current group
@@ -19,6 +19,7 @@ import {
   FETCH_HEADER,
   LARGEST_OBJECT,
   Message,
+  OUT_OF_BAND,
   PROTOCOL,
   Parameter,
   RELATIVE_JOINING_FETCH,
@@ -27,6 +28,7 @@ import {
   SessionCode,
   Setup,
   TRACKS_AND_NAMESPACES,
+  USE_VALUE,
 } from "./codes.js";
 import { Subscription, Track } from "./tracks.js";
 import { Cursor, ProtocolViolation, StreamReader, Writer, encodeVarint } from "./wire.js";
@@ -56,8 +58,9 @@ export class ConnectError extends Error {
 }
 
 // A session with a relay. `sha256` is the fingerprint of its certificate, for those that no
-// authority has signed; browsers want them to be ECDSA, and valid for no more than 14 days.
-export async function connect(url, { sha256 = "", timeoutMs = 10_000 } = {}) {
+// authority has signed; browsers want them to be ECDSA, and valid for no more than 14 days. `token`
+// is shown to the relay in CLIENT_SETUP, so it is in no URL, and in no log of what URLs were asked.
+export async function connect(url, { sha256 = "", token = "", timeoutMs = 10_000 } = {}) {
   if (!globalThis.WebTransport) throw new ConnectError("this browser has no WebTransport");
   const options = { protocols: [PROTOCOL], congestionControl: "low-latency" };
   if (sha256) {
@@ -82,7 +85,7 @@ export async function connect(url, { sha256 = "", timeoutMs = 10_000 } = {}) {
       throw new Error(`the relay, or this browser, does not speak ${PROTOCOL}`);
     }
     const session = new Session(transport);
-    await session._setUp();
+    await session._setUp(token);
     return session;
   } catch (error) {
     transport.close();
@@ -308,7 +311,7 @@ export class Session {
 
   // -- hearing ------------------------------------------------------------------------------------
 
-  async _setUp() {
+  async _setUp(token) {
     const stream = await this.transport.createBidirectionalStream();
     this.#control = stream.writable.getWriter();
     this.#control.closed.catch(() => {});
@@ -317,6 +320,12 @@ export class Session {
       [Setup.MAX_REQUEST_ID, MAX_REQUEST_ID],
       [Setup.IMPLEMENTATION, "laps player"],
     ];
+    if (token) {
+      // alias_type(var-int) | token_type(var-int) | token
+      const shown = new TextEncoder().encode(token);
+      const value = new Uint8Array([USE_VALUE, OUT_OF_BAND, ...shown]);
+      parameters.push([Setup.AUTHORIZATION_TOKEN, value]);
+    }
     this._send(Message.CLIENT_SETUP, new Writer().parameters(...parameters));
     const reader = new StreamReader(stream.readable);
     this.#run(this.#readMessages(reader, (type, cursor) => this.#take(type, cursor)));

@@ -2,7 +2,9 @@
 
 import { ConnectError, connect } from "./moqt.js";
 
-const FIELDS = ["url", "sha256", "namespace", "track"];
+const FIELDS = ["url", "sha256", "token", "namespace", "track"];
+// Addresses are kept in histories and logs, so they fill in all fields but the token.
+const IN_ADDRESS = FIELDS.filter((name) => name !== "token");
 const PARTS = ["canvas", "writing", "found", "lines", "figures"];
 const LINES_SHOWN = 500;
 const FRAMES_PER_SECOND = 10;
@@ -307,7 +309,7 @@ async function start(activity) {
   say(`Connecting to ${wanted.url}`);
   const mine = (current = { session: null, end: async () => {} });
   try {
-    const session = await connect(wanted.url, { sha256: wanted.sha256 });
+    const session = await connect(wanted.url, { sha256: wanted.sha256, token: wanted.token });
     mine.session = session;
     if (current !== mine) return session.close(); // stopped meanwhile
     session.ongoaway = () => say("The relay is about to stop.");
@@ -342,7 +344,7 @@ async function stop(text) {
 }
 
 for (const [name, value] of new URLSearchParams(location.search)) {
-  if (FIELDS.includes(name)) elements[name].value = value;
+  if (IN_ADDRESS.includes(name)) elements[name].value = value;
 }
 $("form").onsubmit = (event) => {
   event.preventDefault();

@@ -24,7 +24,7 @@ from laps.types import Address, format_node_id
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from laps.admin.server import Admin
+    from laps.admin.server import Admin, Controls
     from laps.net.runner import Runner
     from laps.steering import Steering
 
@@ -230,6 +230,7 @@ async def _run_relay(
     config: Config,
     read_again: Callable[[], Config],
 ) -> None:
+    from laps.admin.server import Controls
     from laps.net.begin_again import Reloading, begin_again
     from laps.net.collector import Collector
     from laps.net.runner import Runner
@@ -249,7 +250,8 @@ async def _run_relay(
     while True:
         reloading = Reloading(runner, read_again, wake)
         loop.add_signal_handler(signal.SIGHUP, reloading.read)
-        admin_port = await _serve(runner, wake, admin_port)
+        controls = Controls(reloading.read, stop)
+        admin_port = await _serve(runner, wake, admin_port, controls)
         if reloading.following is None or stops.is_set():
             collecting.cancel()
             return
@@ -257,12 +259,12 @@ async def _run_relay(
         runner = await begin_again(runner, reloading.following)
 
 
-async def _serve(runner: Runner, wake: asyncio.Event, admin_port: int) -> int:
+async def _serve(runner: Runner, wake: asyncio.Event, admin_port: int, controls: Controls) -> int:
     """Run a relay until it is woken; the port of the admin API, for it to be the same again."""
     steering = admin = None
     try:
         steering = _steering(runner)
-        admin = _admin(runner, admin_port)
+        admin = _admin(runner, admin_port, controls)
         _say_ready(runner, admin)
         await wake.wait()
     finally:
@@ -283,7 +285,7 @@ def _steering(runner: Runner) -> Steering | None:
     return Steering(runner, runner.config.plan)
 
 
-def _admin(runner: Runner, port: int) -> Admin | None:
+def _admin(runner: Runner, port: int, controls: Controls) -> Admin | None:
     """What shows the relay over HTTP, unless its operator does not want it."""
     config = runner.config.admin
     if not config.enabled:
@@ -292,7 +294,7 @@ def _admin(runner: Runner, port: int) -> Admin | None:
 
     if port and config.listen is not None and not config.listen.port:
         config = structs.replace(config, listen=Address(config.listen.host, port))
-    return Admin(runner, config)
+    return Admin(runner, config, controls)
 
 
 def _say_ready(runner: Runner, admin: Admin | None) -> None:

@@ -21,11 +21,11 @@ from laps.client import connect
 from laps.client.nearest import nearby
 from laps.client.quicr.gathering import Gathered
 from laps.client.stdio import Input, Output
-from laps.client.token_option import STANDARD_INPUT, read_option
 from laps.client.urls import parse_url
 from laps.client.values import MAX_OBJECT_BYTES
 from laps.errors import ConfigError, LapsError
 from laps.names import namespace_of, namespace_text, track_of
+from laps.token_files import HELP, METAVAR, STANDARD_INPUT, read_option
 from laps.wire.quicr import fragments
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from laps.client import Connecting, Location, Object, QuicrSession, Session, Subscription, Track
     from laps.client.quicr.subscription import Start
+    from laps.client.tokens import TokenLike
     from laps.types import TrackName
 
 # A group is where others can join, and a stream: lines and blocks share one, files do not.
@@ -71,14 +72,7 @@ Fingerprint = Annotated[
     str | None,
     typer.Option(metavar="SHA256", help="Take this certificate, as the relay's ready line has it."),
 ]
-TokenOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="@FILE|-",
-        help="Show the relay the token in a file, or - for standard input. Left out: LAPS_TOKEN.",
-        show_default=False,
-    ),
-]
+TokenOption = Annotated[str | None, typer.Option(metavar=METAVAR, help=HELP, show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more on standard error.")]
 
@@ -519,7 +513,11 @@ def _refuse(option: str, given: bool, way: str = "") -> None:
 
 
 async def _session(
-    url: str, draft: int | None, insecure: bool, fingerprint: str | None, token: str | bytes | None
+    url: str,
+    draft: int | None,
+    insecure: bool,
+    fingerprint: str | None,
+    token: TokenLike | None,
 ) -> Connecting:
     drafts = (16, 14) if draft is None else (draft,)
     if not url:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from laps.token_files import ADMIN_HELP, METAVAR, read_admin_option
+
 if TYPE_CHECKING:
     from laps.dashboard.network import Address
 
@@ -17,7 +19,8 @@ def register(app: typer.Typer) -> None:
     """Add the command to the program."""
     app.command(
         "dashboard",
-        epilog="Example: laps dashboard --admin http://127.0.0.1:33436 --open",
+        epilog="Example: laps dashboard --admin http://127.0.0.1:33436 --open\n\n"
+        "Example: laps dashboard --admin http://192.0.2.7:33436 --token @admin.token",
     )(dashboard)
 
 
@@ -30,8 +33,8 @@ def dashboard(
         ),
     ] = None,
     token: Annotated[
-        str, typer.Option(envvar="LAPS_TOKEN", metavar="TOKEN", help="What relays want to be told.")
-    ] = "",
+        str | None, typer.Option(metavar=METAVAR, help=ADMIN_HELP, show_default=False)
+    ] = None,
     host: Annotated[str, typer.Option(help="Where the page is served.")] = "127.0.0.1",
     port: Annotated[
         int,
@@ -57,8 +60,9 @@ def dashboard(
     from laps.dashboard.network import Address, Network, nobody
     from laps.dashboard.serving import listen, serve, url_of
 
-    named = [Address(admin_url(text), token) for text in admin or ()]
-    network = Network(named, nobody if named else lambda: _on_this_machine(token))
+    shown = read_admin_option(token)
+    named = [Address(admin_url(text), shown) for text in admin or ()]
+    network = Network(named, nobody if named else lambda: _on_this_machine(shown))
     sock, moved = listen(host, port, viewer_token)
     url = url_of(sock)
     if moved:

@@ -26,6 +26,7 @@ from laps.inspect.names import is_nodes, node_text, track_of
 from laps.inspect.paths import explain_path
 from laps.inspect.relays import Where, opened
 from laps.inspect.trace import Tracer, Until
+from laps.token_files import ADMIN_HELP, METAVAR, read_admin_option
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -54,7 +55,7 @@ AdminUrls = Annotated[
     ),
 ]
 Token = Annotated[
-    str, typer.Option("--token", envvar="LAPS_TOKEN", metavar="TOKEN", help="If they want one.")
+    str | None, typer.Option("--token", metavar=METAVAR, help=ADMIN_HELP, show_default=False)
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 
@@ -78,10 +79,10 @@ def _console() -> Console:
     return Console() if sys.stdout.isatty() else Console(width=PAGE_WIDTH)
 
 
-def _where(admin: list[str] | None, token: str) -> Where:
+def _where(admin: list[str] | None, token: str | None) -> Where:
     # An environment variable has several with spaces or commas between them.
     urls = [part for text in admin or () for part in text.replace(",", " ").split()]
-    return Where(tuple(urls), token)
+    return Where(tuple(urls), read_admin_option(token))
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T | None:
@@ -112,7 +113,7 @@ def show(
         str | None, typer.Argument(metavar="[NODE]", help="Of this relay; else of all.")
     ] = None,
     admin: AdminUrls = None,
-    token: Token = "",
+    token: Token = None,
     limit: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="So many rows at most; 0 for all.")
     ] = None,
@@ -211,7 +212,7 @@ def explain(
         typer.Argument(metavar="TRACK | NODE NODE", help="NAMESPACE NAME, a hash, or two nodes."),
     ],
     admin: AdminUrls = None,
-    token: Token = "",
+    token: Token = None,
     rate: Annotated[
         bool, typer.Option("--rate/--no-rate", help="Look twice, to tell how much flows.")
     ] = True,
@@ -268,7 +269,7 @@ def trace(
         float, typer.Option(min=0.5, metavar="S", help="End when nothing came for this long.")
     ] = 10.0,
     admin: AdminUrls = None,
-    token: Token = "",
+    token: Token = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="The summary alone.")] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -20,6 +20,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from laps.errors import ConfigError, InvalidText, LapsError
+from laps.token_files import HELP, METAVAR, read_option
 from laps.units import read_duration
 
 if TYPE_CHECKING:
@@ -55,9 +56,10 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stan
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the program."""
-    app.command(epilog="Example: laps pipeline --relay moqt://127.0.0.1:33435 --to ./laps-tables")(
-        pipeline
-    )
+    app.command(
+        epilog="Example: laps pipeline --relay moqt://127.0.0.1:33435 --to ./laps-tables\n\n"
+        "Example: laps pipeline --relay moqt://relay.example:33435 --token @pipeline.jwt"
+    )(pipeline)
     app.command(epilog="Example: laps report --last 15m --html report.html")(report)
 
 
@@ -96,6 +98,9 @@ def pipeline(
         str | None,
         typer.Option(metavar="SHA256", help="Take this certificate, as the ready line has it."),
     ] = None,
+    token: Annotated[
+        str | None, typer.Option(metavar=METAVAR, help=HELP, show_default=False)
+    ] = None,
     verbose: Verbose = False,
 ) -> None:
     """Read what all relays say about themselves into tables, until it is stopped (Ctrl-C).
@@ -105,13 +110,14 @@ def pipeline(
     """
     every_s = None if once else parse_duration("--trigger", trigger).total_seconds()
     views_s = parse_duration("--views-every", views_every).total_seconds()
+    shown = read_option(token)
     _need_spark()
     from laps.spark.pipeline.job import Pipeline, Reading, telemetry
     from laps.spark.pipeline.parquet_files import Place
     from laps.telemetry.records import KINDS
 
     place = Place.of(to)
-    reading = Reading(relay, insecure, fingerprint, fail_on_loss)
+    reading = Reading(relay, insecure, fingerprint, fail_on_loss, shown)
     with _spark(master, "laps pipeline", verbose) as spark, _stopped() as stop:
         streams = {kind: telemetry(spark, place, kind, reading) for kind in KINDS}
         job = Pipeline(place, streams, every_s=every_s, compact_every=compact_every)

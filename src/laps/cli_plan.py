@@ -7,6 +7,7 @@ import json
 import signal
 import tempfile
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from laps.errors import ConfigError, LapsError
+from laps.token_files import HELP, METAVAR, read_option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from laps.client.plans import PlanDocument
+    from laps.client.tokens import TokenLike
     from laps.spark.planner.plan import Plan
     from laps.spark.planner.problem import Problem
 
@@ -49,6 +52,7 @@ Fingerprint = Annotated[
     typer.Option(metavar="SHA256", help="Take this certificate, as the relay's ready line has it."),
 ]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Take any certificate.")]
+TokenOption = Annotated[str | None, typer.Option(metavar=METAVAR, help=HELP, show_default=False)]
 Serve = Annotated[
     bool,
     typer.Option(
@@ -57,6 +61,17 @@ Serve = Annotated[
         "those get it that follow plans now: it stays for 5 seconds.",
     ),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """The relay that a plan is published at, and what it is shown."""
+
+    url: str | None
+    "None: the plan is not published."
+    fingerprint: str | None
+    insecure: bool
+    token: TokenLike | None = field(repr=False)
 
 
 def register(app: typer.Typer) -> None:
@@ -105,6 +120,7 @@ def make(
     serve: Serve = False,
     fingerprint: Fingerprint = None,
     insecure: Insecure = False,
+    token: TokenOption = None,
     generate: Annotated[
         str | None,
         typer.Option(
@@ -136,6 +152,9 @@ def make(
         _plan_large(generate, topology, tables, policy, out_dir, master, signed, as_json)
         return
     _check(topology, tables, out_dir, picture, key, publish, serve)
+    if token is not None and publish is None:
+        raise ConfigError("--token: give --publish URL, the relay to show it to")
+    door = Door(publish, fingerprint, insecure, read_option(token))
     _need_spark()
     from laps.client.plans import read_key
     from laps.spark.planner.render import as_mapping, render_plan
@@ -153,7 +172,7 @@ def make(
     else:
         _show(render_plan(made))
     if signer is not None:
-        _sign(made, signer, valid * 3600, out_dir, publish, serve, fingerprint, insecure)
+        _sign(made, signer, valid * 3600, out_dir, serve, door)
     if made.infeasible:
         raise typer.Exit(1)
 
@@ -298,10 +317,8 @@ def _sign(
     key: Ed25519PrivateKey,
     valid_s: float,
     out_dir: Path | None,
-    url: str | None,
     serve: bool,
-    fingerprint: str | None,
-    insecure: bool,
+    door: Door,
 ) -> None:
     from laps.client.plans import sign_plan
     from laps.spark.planner.document import FILE, document_of
@@ -310,18 +327,11 @@ def _sign(
     sealed = sign_plan(document, key)
     if out_dir is not None:
         (out_dir / FILE).write_bytes(sealed)
-    if url is not None:
-        _publish(sealed, document, url, serve, fingerprint, insecure)
+    if door.url is not None:
+        _publish(sealed, document, serve, door)
 
 
-def _publish(
-    sealed: bytes,
-    document: PlanDocument,
-    url: str,
-    serve: bool,
-    fingerprint: str | None,
-    insecure: bool,
-) -> None:
+def _publish(sealed: bytes, document: PlanDocument, serve: bool, door: Door) -> None:
     from laps.spark.planner.document import publish as send
 
     async def run() -> None:
@@ -336,11 +346,12 @@ def _publish(
         await send(
             sealed,
             document.sequence,
-            url,
-            fingerprint=fingerprint,
-            insecure=insecure,
+            door.url or "",
+            fingerprint=door.fingerprint,
+            insecure=door.insecure,
+            token=door.token,
             stop=stop,
-            published=lambda: _say(f"{plan} is published at {url}{until}"),
+            published=lambda: _say(f"{plan} is published at {door.url}{until}"),
         )
 
     uvloop.run(run())
@@ -451,7 +462,10 @@ def verify(
 
 @plan.command(
     "publish",
-    epilog="Example: laps plan publish plan/plan.signed moqt://127.0.0.1:33435 --serve",
+    epilog="Example: laps plan publish plan/plan.signed moqt://127.0.0.1:33435 "
+    "--key planner.pem.pub --serve\n\n"
+    "Example: laps plan publish plan/plan.signed moqt://relay.example:33435 "
+    "--key planner.pem.pub --token @planner.jwt",
 )
 def publish_file(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A signed plan.")],
@@ -463,6 +477,7 @@ def publish_file(
     serve: Serve = False,
     fingerprint: Fingerprint = None,
     insecure: Insecure = False,
+    token: TokenOption = None,
 ) -> None:
     """Publish a plan that was signed before, once somebody has looked at it."""
     from laps.client.plans import open_plan, parse_key
@@ -472,7 +487,7 @@ def publish_file(
     document = open_plan(sealed, parse_key(_key_text(key)))
     if document.expires_at <= time.time():
         raise LapsError(f"{file}: the plan expired at {_time(document.expires_at)}: plan again")
-    _publish(sealed, document, url, serve, fingerprint, insecure)
+    _publish(sealed, document, serve, Door(url, fingerprint, insecure, read_option(token)))
 
 
 def _key_text(key: str) -> str:

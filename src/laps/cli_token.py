@@ -45,6 +45,7 @@ token = typer.Typer(
 # A token that somebody forgot about ends by itself before long.
 EXPIRES: str = "1h"
 NEVER = "never"
+NOBODY = "none"
 
 ACTIONS = {action.text: action for action in Action}
 LIMITS = tuple(limit.name for limit in dataclasses.fields(Limits))
@@ -121,6 +122,55 @@ def make_key(
     write_keys({file: made, public: {"keys": [public_half(made)]}}, force=force)
     _say(f"{file}: the private half of {key.id}, to sign with. Nobody else should read it.")
     _say(f"{public}: the public half, for relays.")
+
+
+# -- laps token bound ------------------------------------------------------------------------------
+
+
+@token.command(
+    epilog="Example: laps token bound alpha.pub.json --node '1:*' --namespace alpha --carries none "
+    "> peers/alpha.json\n\n"
+    "Example: laps token bound via.pub.json --node 7:1 --role via > peers/via.json",
+)
+def bound(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The public key of a relay.")],
+    node: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="It may be this node: 1:100, 1:* or *. Repeatable."),
+    ] = None,
+    role: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ROLE", help="edge, via, stub or control. Repeatable."),
+    ] = None,
+    region: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="It may be there. Repeatable.")
+    ] = None,
+    namespace: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PREFIX", help="It may offer what is in and below it. Repeatable."),
+    ] = None,
+    carries: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID", help=f"It may tell of this node: 1:100, 1:*, * or {NOBODY}. Repeatable."
+        ),
+    ] = None,
+) -> None:
+    """Print the public key of a peer with what its relay may be and say, for `peering.keys`.
+
+    What is left out is not bounded.
+    """
+    carried = [] if carries == [NOBODY] else carries
+    given = {"nodes": node, "roles": role, "regions": region}
+    given |= {"namespaces": namespace, "carries": carried}
+    bounds = {name: said for name, said in given.items() if said is not None}
+    found = read_keys(file)
+    if not bounds:
+        raise ConfigError("nothing would be bounded: give --node, --namespace, --carries or others")
+    made = [{**write_jwk(key, private=False), "laps": bounds} for key in found]
+    for jwk in made:
+        read_jwk(jwk, "")  # what is wrong in the bounds is said here, not when a relay starts
+    typer.echo(json.dumps({"keys": made}, indent=2))
 
 
 # -- laps token sign -------------------------------------------------------------------------------

@@ -521,16 +521,28 @@ class AdminConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Empty: nobody else is on this machine's loopback whom the operator does not trust. Required
     # on any other address, since names of tracks and addresses of clients are there to be read.
     token: _Token = ""
-    # None: the token stands above. In a file of its own it can be kept from who may read this one.
+    # None: the token stands above. In a file of its own it can be kept from who may read this one,
+    # and replaced while the relay runs.
     token_file: _File = None
+    # A second token, for who may look and change nothing: dashboards, Prometheus. Empty: there is
+    # the one above only, which may do both.
+    read_token: _Token = ""
+    read_token_file: _File = None
 
     def __repr__(self) -> str:
-        """Without the token: what is printed is read by others."""
-        hidden = "…" if self.token else ""
+        """Without the tokens: what is printed is read by others."""
+        token, read_token = ("…" if text else "" for text in (self.token, self.read_token))
         return (
-            f"AdminConfig(enabled={self.enabled}, listen={self.listen}, token={hidden!r}, "
-            f"token_file={self.token_file})"
+            f"AdminConfig(enabled={self.enabled}, listen={self.listen}, token={token!r}, "
+            f"token_file={self.token_file}, read_token={read_token!r}, "
+            f"read_token_file={self.read_token_file})"
         )
+
+    @property
+    def has_token(self) -> bool:
+        """Whether nobody is answered without one."""
+        files = (self.token_file, self.read_token_file)
+        return bool(self.token or self.read_token or any(files))
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -624,7 +636,12 @@ def override(config: Config, values: Mapping[str, object], source: str) -> Confi
 
 def _may_be_secret(section: str, key: str) -> bool:
     """Whether a value may be a token, its key misspelt perhaps: what no refusal repeats."""
-    return section == "admin" and key not in {"enabled", "listen", "token_file"}
+    return section == "admin" and key not in {
+        "enabled",
+        "listen",
+        "token_file",
+        "read_token_file",
+    }
 
 
 def _require_section(name: str, where: str) -> None:
@@ -718,11 +735,12 @@ def _check_proofs(config: Config, source: str) -> None:
 
 def _check_admin(admin: AdminConfig, source: str) -> None:
     """Whoever reaches another address than loopback has to show a token."""
-    listen, has_token = admin.listen, bool(admin.token) or admin.token_file is not None
-    if admin.token and admin.token_file is not None:
-        problem = "is one token too many: remove it, or admin.token"
-        refuse(source, "admin.token_file", str(admin.token_file), problem)
-    if admin.enabled and listen is not None and not listen.is_loopback and not has_token:
+    listen = admin.listen
+    for key in ("token", "read_token"):
+        if getattr(admin, key) and (file := getattr(admin, f"{key}_file")) is not None:
+            problem = f"is one token too many: remove it, or admin.{key}"
+            refuse(source, f"admin.{key}_file", str(file), problem)
+    if admin.enabled and listen is not None and not listen.is_loopback and not admin.has_token:
         problem = "is not loopback and needs a token: set admin.token or admin.token_file"
         refuse(source, "admin.listen", str(listen), problem)
 

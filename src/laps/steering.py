@@ -59,10 +59,13 @@ class Steering:
 
     async def _run(self) -> None:
         url = _own_url(self._runner)
+        token = self._runner.authorizing.token_for_itself(NAMESPACE, TRACK)
         while True:
             fingerprint = self._runner.identity.fingerprint
             try:
-                async with connect(url, fingerprint=fingerprint, reconnect=False) as session:
+                async with connect(
+                    url, fingerprint=fingerprint, reconnect=False, token=token
+                ) as session:
                     async for obj in session.subscribe(NAMESPACE, TRACK, start="current"):
                         self._hear(obj.payload)
             except LapsError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import importlib.util
+import json
 import subprocess
 import sys
 from itertools import count
@@ -14,8 +15,11 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import expect
 
+from laps.auth.issue import Terms, issue_jwt
+from laps.auth.keys import write_jwk
 from support.chromium import driven_chromium, folder_server
 from support.programs import RelayProcess, relay_process
+from support.tokens import key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -423,3 +427,60 @@ def test_a_page_that_is_done_closes_with_code_0(stage: Stage) -> None:
     assert stage.run(page, "session.close(); return session.closed;") == {"code": 0, "reason": ""}
     while "closed by the peer: application error 0" not in stage.relay.log.read_text()[before:]:
         page.wait_for_timeout(10)
+
+
+# --- at a relay with keys ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RelayProcess]:
+    folder = tmp_path_factory.mktemp("guarded")
+    keys = folder / "keys.json"
+    keys.write_text(json.dumps({"keys": [write_jwk(key(), private=False)]}))
+    with relay_process(folder / "log", "--auth", str(keys)) as relay:
+        yield relay
+
+
+@pytest.fixture
+def guarded_stage(browser: Browser, guarded: RelayProcess, site: str) -> Iterator[Stage]:
+    stage = Stage(browser, guarded, site)
+    yield stage
+    for context in stage.contexts:
+        context.close()
+    assert not stage.errors
+
+
+def test_token_of_the_field_is_shown_to_the_relay_and_is_in_no_address(
+    guarded_stage: Stage,
+) -> None:
+    stage = guarded_stage
+    writes = issue_jwt(Terms(publish=((b"demo",),)), key())
+    reads = issue_jwt(Terms(subscribe=((b"demo",),)), key())
+    publisher, viewer = stage.open(), stage.open()
+    asked: list[str] = []
+    for page, token in ((publisher, writes), (viewer, reads)):
+        page.on("request", lambda request: asked.append(request.url))
+        page.fill("input[name=token]", token)
+    publisher.click("button[name=text]")
+    say(publisher, "first")
+    viewer.click("button[name=play]")
+    expect(viewer.locator("#lines li")).to_have_text(["first"])
+    assert not any(token in url for token in (writes, reads) for url in (*asked, viewer.url))
+    assert not any(token in stage.relay.log.read_text() for token in (writes, reads))
+
+
+def test_token_that_is_missing_wrong_or_in_the_address_is_refused(guarded_stage: Stage) -> None:
+    stage = guarded_stage
+    reads = issue_jwt(Terms(subscribe=((b"demo",),)), key())
+    without = stage.open(token=reads)
+    without.click("button[name=play]")
+    expect(without.locator("#error")).to_contain_text("a token is needed to connect")
+    wrong = stage.open()
+    wrong.fill("input[name=token]", "swordfish")
+    wrong.click("button[name=play]")
+    expect(wrong.locator("#error")).to_contain_text("the session has ended, with code 22")
+    assert "swordfish" not in (wrong.text_content("body") or "")
+    elsewhere = stage.open()
+    elsewhere.fill("input[name=token]", reads)
+    elsewhere.click("button[name=text]")
+    expect(elsewhere.locator("#error")).to_contain_text("no token that was shown allows to publish")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from interop.clients import Client, Start
-    from interop.relays import Relay
 
 # The objects of each group. aiomoqt waits for more than it needs where an object comes in parts.
 SMALL = (("first", "second"), ("third",), ("fourth", "fifth", "last"))
@@ -17,10 +16,21 @@ LARGE = (*SMALL, ("x" * 20_000, "after it"))
 TRACK = "chat"
 
 
+class End(Protocol):
+    """Where a client connects: a relay, perhaps with a token in its URL."""
+
+    @property
+    def fingerprint(self) -> str:
+        """The hash of its certificate."""
+
+    def url(self, transport: str) -> str:
+        """`raw` or `web`."""
+
+
 def a_track_passes(
     publisher: Start,
     subscriber: Start,
-    ends: tuple[Relay, Relay],
+    ends: tuple[End, End],
     namespace: str,
     transports: tuple[str, str] = ("web", "web"),
     groups: Sequence[Sequence[str]] = LARGE,

@@ -350,13 +350,13 @@ async def test_what_is_not_there_or_wrong_is_said() -> None:
 
 
 @on_loop
-async def test_only_reading_is_possible_and_heads_are_answered() -> None:
+async def test_only_reading_is_possible_without_a_token_and_heads_are_answered() -> None:
     async with Network() as network:
         shown = await network.start("1:1")
         for method in ("POST", "PUT", "DELETE", "PATCH"):
             answer = await shown.http.request(method, "/v1/tracks")
-            assert answer.status_code == 405
-            assert answer.json() == {"error": f"{method} is not for /v1/tracks: all views are GET"}
+            assert answer.status_code == 403
+            assert "nothing can be changed here" in answer.json()["error"]
         for path in ("/v1/node", "/v1/tracks", "/metrics", "/healthz", "/openapi.json"):
             answer = await shown.http.head(path)
             assert (answer.status_code, answer.content) == (200, b"")
@@ -383,6 +383,82 @@ async def test_a_token_is_asked_for_wherever_there_is_one(tmp_path: Path) -> Non
             answer = await shown.http.get("/v1/node", headers=right)
             assert answer.status_code == 200
             assert "swordfish" not in answer.text
+
+
+CHANGES = ("/v1/reload", "/v1/drain", "/v1/clients/1/close", "/v1/impair")
+
+
+@on_loop
+async def test_a_token_that_reads_changes_nothing_and_none_is_taken_from_a_url() -> None:
+    async with Network() as network:
+        shown = await network.start("1:1", token="swordfish", admin__read_token="guppy")
+        http, reads = shown.http, {"authorization": "Bearer guppy"}
+        writes = {"authorization": "Bearer swordfish"}
+        assert (await http.get("/v1/node", headers=reads)).status_code == 200
+        for path in CHANGES:
+            answer = await http.post(path, headers=reads)
+            assert (answer.status_code, "may look and change nothing" in answer.text) == (403, True)
+            assert "guppy" not in answer.text
+            for name in ("token", "access_token", "jwt"):
+                answer = await http.post(path, params={name: "swordfish"})
+                assert answer.status_code == 401
+        assert (await http.get("/v1/node", params={"token": "guppy"})).status_code == 401
+        answer = await http.post("/v1/tracks", headers=writes)
+        assert (answer.status_code, answer.json()["error"]) == (
+            *(405, "POST is not for /v1/tracks: /openapi.json says what is"),
+        )
+
+
+@on_loop
+async def test_a_token_that_writes_closes_clients_and_impairs_links() -> None:
+    async with Network() as network:
+        via = await network.start("1:2", node__type="via")
+        shown = await network.start("1:1", via, token="swordfish")
+        http, writes = shown.http, {"authorization": "Bearer swordfish"}
+        async with shown.connect() as session:
+            await until(lambda: len(shown.runner.clients.connections) == 1)
+            number = next(iter(shown.runner.clients.connections)).number
+            before = session.channel_in_use
+            answer = await http.post(f"/v1/clients/{number}/close", headers=writes)
+            assert answer.json()["done"] == f"client {number} is closed"
+            await until(lambda: session.channel_in_use is not before)
+        assert (await http.post("/v1/clients/99/close", headers=writes)).status_code == 404
+        peer = str(via.runner.peer_address)
+        table = {peer: {"delay_ms": 20}}
+        answer = await http.post("/v1/impair", headers=writes, json=table)
+        assert answer.json()["done"] == "1 peers are impaired"
+        for wrong in ("{", '{"x": {}}', f'{{"{peer}": {{"delay_ms": -1}}}}'):
+            answer = await http.post("/v1/impair", headers=writes, content=wrong)
+            assert answer.status_code == 400
+            assert [one.delay_ms for one in shown.runner.config.impairment.peers] == [20]
+        assert (await http.post("/v1/impair", headers=writes, json={})).status_code == 200
+        assert not shown.runner.config.impairment.peers
+
+
+def test_a_token_that_writes_reloads_and_drains_a_relay(tmp_path: Path) -> None:
+    token, config = tmp_path / "token", tmp_path / "relay.toml"
+    token.write_text("swordfish")
+    text = f'[admin]\nlisten = "127.0.0.1:0"\ntoken_file = "{token}"\n'
+    config.write_text(text)
+    with relay_process(tmp_path / "log", "--config", str(config), "--no-discovery") as relay:
+
+        def post(path: str, secret: str = "swordfish") -> tuple[int, str]:
+            headers = {"authorization": f"Bearer {secret}"}
+            answer = httpx.post(f"http://{relay.admin}{path}", headers=headers, trust_env=False)
+            return answer.status_code, answer.text
+
+        assert post("/v1/reload")[0] == 200
+        config.write_text(text + "nonsense = 1\n")
+        status, words = post("/v1/reload")
+        assert (status, "the configuration stays as it is" in words) == (409, True)
+        token.write_text("herring")
+        assert post("/v1/drain")[0] == 401
+        status, words = post("/v1/drain", "herring")
+        assert (status, "stops" in words) == (200, True)
+        assert relay.process.wait(20) == 0
+        log = relay.log.read_text()
+        assert "over the admin API: the relay sends its clients elsewhere and stops" in log
+        assert not any(secret in log for secret in ("swordfish", "herring"))
 
 
 @on_loop
@@ -550,7 +626,11 @@ def test_no_admin_is_said_and_nothing_is_left(tmp_path: Path) -> None:
 
 
 def test_a_token_file_that_is_missing_or_empty_is_one_line_and_status_2(tmp_path: Path) -> None:
-    for text, words in ((None, "cannot be read"), ("", "must hold a token")):
+    for text, words in (
+        (None, "cannot be read"),
+        ("", "is empty: it has to hold a token"),
+        ("a b", "must hold a token"),
+    ):
         secret, config = tmp_path / "token", tmp_path / "relay.toml"
         config.write_text(f'[admin]\ntoken_file = "{secret}"\n[discovery]\nenabled = false\n')
         if text is not None:

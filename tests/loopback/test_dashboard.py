@@ -57,8 +57,8 @@ def test_a_relay_with_a_token_is_asked_with_it(
     with relay_process(tmp_path / "log", *given) as relay:
         with dashboard_process("--admin", relay.admin) as url:
             (problem,) = picture(url)["problems"]
-            assert problem.endswith("wants a token: give it with --token or LAPS_TOKEN")
-        monkeypatch.setenv("LAPS_TOKEN", "open-sesame")
+            assert problem.endswith("wants a token: give it with --token or LAPS_ADMIN_TOKEN")
+        monkeypatch.setenv("LAPS_ADMIN_TOKEN", "open-sesame")
         with dashboard_process("--admin", relay.admin) as url:
             assert picture(url)["nodes"][0]["state"] == "live"
 

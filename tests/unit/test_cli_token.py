@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from laps import cli_token
 from laps.auth.jwt import read_claims
 from laps.auth.key_files import read_keys
+from laps.auth.keys import read_jwk
 from laps.auth.refusals import AuthError
 from laps.auth.tokens import Algorithm
 from laps.errors import ConfigError, LapsError
@@ -247,3 +248,36 @@ def test_token_libraries_are_not_imported_before_a_token_needs_them() -> None:
 @pytest.mark.parametrize("command", [(), ("key",), ("sign",), ("show",), ("check",)])
 def test_token_help_shows_how_it_is_used(command: tuple[str, ...]) -> None:
     assert f"Example: laps {' '.join(('token', *command))}" in run(*command, "--help")
+
+
+# --- bound ----------------------------------------------------------------------------------------
+
+
+def test_bound_prints_the_public_half_with_what_its_relay_may(key: Path, public: Path) -> None:
+    args = ("--node", "1:*", "--role", "edge", "--region", "eu", "--namespace", "alpha")
+    for file in (public, key):
+        (jwk,) = json.loads(run("bound", file, *args, "--carries", "none"))["keys"]
+        assert "d" not in jwk
+        assert jwk["laps"] == {
+            "nodes": ["1:*"],
+            "roles": ["edge"],
+            "regions": ["eu"],
+            "namespaces": ["alpha"],
+            "carries": [],
+        }
+        assert read_jwk(jwk, "").id == read_keys(public).find(None).id
+    (jwk,) = json.loads(run("bound", public, "--carries", "2:*", "--carries", "3:1"))["keys"]
+    assert jwk["laps"] == {"carries": ["2:*", "3:1"]}
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ((), "nothing would be bounded"),
+        (("--node", "1"), "needs a colon"),
+        (("--role", "king"), "king"),
+    ],
+)
+def test_bound_says_what_is_wrong(public: Path, args: tuple[str, ...], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        run("bound", public, *args)

@@ -144,6 +144,7 @@ fingerprints."192.0.2.3:33434" = "ABABABABABABABABABABABABABABABABABABABABABABAB
         enabled = false
         listen = "[::1]:0"
         token = "swordfish"
+        read_token = "guppy"
     """)
     assert config.plan.file == Path("relay.router.plan")
     assert config.node.id == parse_node_id("1.2:1234")
@@ -166,7 +167,8 @@ fingerprints."192.0.2.3:33434" = "ABABABABABABABABABABABABABABABABABABABABABABAB
             for key in written.__struct_fields__
             if getattr(written, key) == getattr(unwritten, key)
         ]
-        assert same == (["token_file"] if section == "admin" else [])  # there is a token already
+        # There are tokens already.
+        assert same == (["token_file", "read_token_file"] if section == "admin" else [])
 
 
 @pytest.mark.parametrize(
@@ -280,7 +282,8 @@ def test_a_long_value_is_cut() -> None:
 def test_every_field_says_what_would_be_right() -> None:
     for section in Config.__struct_fields__:
         for key in getattr(Config(), section).__struct_fields__:
-            shown = "…" if (section, key) == ("admin", "token") else r"\[\[\]\]"
+            is_token = section == "admin" and key in ("token", "read_token")
+            shown = "…" if is_token else r"\[\[\]\]"
             with pytest.raises(ConfigError, match=rf"x: {section}\.{key} = {shown}: must be "):
                 config_from_mapping({section: {key: [[]]}}, "x")
 
@@ -295,6 +298,10 @@ def test_every_field_says_what_would_be_right() -> None:
         ('listen = "[2001:db8::1]:1"', "is not loopback and needs a token"),
         ('listen = "relay.example:1"', "is not loopback and needs a token"),
         ('token = "a"\ntoken_file = "b"', 'admin.token_file = "b": is one token too many'),
+        (
+            'read_token = "a"\nread_token_file = "b"',
+            'admin.read_token_file = "b": is one token too many: remove it, or admin.read_token',
+        ),
     ],
 )
 def test_only_loopback_is_shown_without_a_token(text: str, problem: str) -> None:
@@ -306,6 +313,7 @@ def test_only_loopback_is_shown_without_a_token(text: str, problem: str) -> None
     [
         'listen = "0.0.0.0:0"\ntoken = "a"',
         'listen = "0.0.0.0:0"\ntoken_file = "a"',
+        'listen = "0.0.0.0:0"\nread_token_file = "a"',
         'listen = "localhost:0"',
         'listen = "[::1]:0"',
         'listen = "0.0.0.0:0"\nenabled = false',
@@ -321,9 +329,9 @@ def test_no_refusal_repeats_a_token(line: str) -> None:
 
 
 def test_a_configuration_that_is_printed_hides_the_token() -> None:
-    config = read('[admin]\ntoken = "swordfish"')
+    config = read('[admin]\ntoken = "swordfish"\nread_token = "guppy"')
     assert config.admin.token == "swordfish"
-    assert "swordfish" not in f"{config} {config!r} {config.admin}"
+    assert not any(text in f"{config} {config!r} {config.admin}" for text in ("swordfish", "guppy"))
 
 
 def test_a_configuration_does_not_change() -> None:

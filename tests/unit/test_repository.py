@@ -24,7 +24,7 @@ HOME = re.compile(r"(?<![\w.])/(?:root|home|Users)/")
 # Keys of the configuration that the example shows in comments.
 WITHOUT_DEFAULT = {
     "auth": {"keys", "revoked"},
-    "admin": {"listen", "token_file"},
+    "admin": {"listen", "token_file", "read_token_file"},
     "plan": {"file"},
     "clients": {"advertise", "redirect"},
     "peering": {"authorities", "key", "keys", "require_auth"},

@@ -287,7 +287,7 @@ class AdminClient:
             way_out = (
                 "the one given is not the relay's" if self.has_token else "give it with --token"
             )
-            sentence = f"the relay at {self.url} wants a token: {way_out} (or LAPS_TOKEN)"
+            sentence = f"the relay at {self.url} wants a token: {way_out} (or LAPS_ADMIN_TOKEN)"
         return Refused(sentence, why=why, path=path, status=status)
 
     def _no_answer(self, error: Exception, seconds: float) -> NoAnswer:

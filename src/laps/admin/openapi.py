@@ -12,7 +12,7 @@ from laps.admin.auth import OPEN_PATHS
 from laps.admin.schema.clients import Clients, Closes, OneClient
 from laps.admin.schema.fields import ListPage, Page
 from laps.admin.schema.network import Announces, Nodes, OneNode, Peers, Subscribes
-from laps.admin.schema.relay import Alive, Counters, Error, Events, Node, Ready
+from laps.admin.schema.relay import Alive, Counters, Done, Error, Events, Node, Ready
 from laps.admin.schema.tracks import Arrival, Cache, Fib, Missed, NodeSets, OneTrack, Tracks
 
 Schema = dict[str, Any]
@@ -49,6 +49,16 @@ def description() -> dict[str, Any]:
             [track | {"required": True}],
             media="application/jsonl",
         ),
+        "/v1/reload": _change("Reads the configuration again, as SIGHUP does."),
+        "/v1/drain": _change("Sends clients elsewhere and ends the relay, as SIGTERM does."),
+        "/v1/clients/{client}/close": _change(
+            "Closes the session of a client.",
+            parameters=[_parameter("client", _NAMES["client"], _TEXT, "path") | {"required": True}],
+        ),
+        "/v1/impair": _change(
+            "Makes the paths to peers worse, as [impairment] does; an empty table mends them.",
+            body={"type": "object"},
+        ),
     }
     return {
         "openapi": "3.1.0",
@@ -61,9 +71,23 @@ def description() -> dict[str, Any]:
     }
 
 
+def _change(
+    words: str, *, body: Schema | None = None, parameters: list[Schema] | None = None
+) -> Schema:
+    """A path that changes something: with the write token only."""
+    made: Schema = _path(words, _ref(Done), parameters)["get"]
+    wrong = made["responses"]["401"]
+    made["responses"] |= {"403": wrong, "409": wrong}
+    made["security"] = [{"token": []}]
+    if body is not None:
+        made["responses"] |= {"400": wrong}
+        made["requestBody"] = {"content": {"application/json": {"schema": body}}}
+    return {"post": made}
+
+
 def schemas() -> dict[str, Schema]:
     """Each page and row by its name; the fields that a relay always sends are required."""
-    types = (*PAGES, Arrival, Missed, Error)
+    types = (*PAGES, Arrival, Missed, Done, Error)
     _, found = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     for schema in found.values():
         # A default is for readers of another version. What has none may be left out, as UNSET.

@@ -8,6 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Route
 
+from laps.admin import changes
 from laps.admin.answers import in_slices, json_answer, list_answer, number
 from laps.admin.rows import clients, flows, network, relay, tracks
 from laps.admin.rows.relay import Traffic, Wall
@@ -200,6 +201,10 @@ ROUTES: Final = [
     Route(Events.path, _events),
     # A page that lasts, like this stream of lines, waits for `request.app.state.stopping` too.
     Route("/v1/trace", trace),
+    Route("/v1/reload", changes.reload, methods=["POST"]),
+    Route("/v1/drain", changes.drain, methods=["POST"]),
+    Route("/v1/clients/{client}/close", changes.close_client, methods=["POST"]),
+    Route("/v1/impair", changes.impair, methods=["POST"]),
     Route("/metrics", _metrics),
     Route(Alive.path, _healthz),
     Route(Ready.path, _readyz),

@@ -12,15 +12,19 @@ import logging
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from laps import places
-from laps.errors import ConfigError, LapsError, ListenError, quote
+from laps.admin.tokens import Tokens
+from laps.errors import LapsError, ListenError
 from laps.net.udp import explain_bind
 from laps.types import Address, format_node_id
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from laps.admin.web import Web
     from laps.config import AdminConfig
     from laps.net.runner import Runner
@@ -36,13 +40,29 @@ BACKLOG: Final = 100
 WORDS: Final = "relays"
 
 
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """What the program does that runs the relay."""
+
+    reload: Callable[[], str]
+    "Reads the configuration again, as SIGHUP does; why it stays as it is, or nothing."
+    stop: Callable[[], None]
+    "Has the relay drain and end, as SIGTERM does."
+
+
 class Admin:
     """The admin API of a running relay."""
 
-    def __init__(self, runner: Runner, config: AdminConfig) -> None:
-        """ListenError if the port cannot be had, ConfigError if the token cannot be read."""
+    def __init__(
+        self, runner: Runner, config: AdminConfig, controls: Controls | None = None
+    ) -> None:
+        """ListenError if the port cannot be had, ConfigError if a token cannot be read.
+
+        `controls` reload and stop the relay; None where that is another program's business.
+        """
         self._runner = runner
-        self._token = read_token(config)
+        self._controls = controls
+        self._tokens = Tokens(config)
         self._socket = _bind(config.listen)
         self.address = Address(*self._socket.getsockname()[:2])
         self._loop = asyncio.get_running_loop()
@@ -69,7 +89,7 @@ class Admin:
             with ThreadPoolExecutor(1, "loads the admin API") as thread:
                 module = "laps.admin.web"
                 web = await self._loop.run_in_executor(thread, import_module, module)
-            serving: Web = web.Web(self._runner, self._token, self._socket)
+            serving: Web = web.Web(self._runner, self._tokens, self._socket, self._controls)
         except Exception:
             # An installation that is not whole: the relay itself goes on.
             log.exception("the admin API cannot be loaded, and nobody is answered")
@@ -86,22 +106,6 @@ class Admin:
                 if (web := await self._loading) is not None:
                     await web.close()
         self._socket.close()
-
-
-def read_token(config: AdminConfig) -> str:
-    """The token, from where the operator has put it; empty if there is none."""
-    path = config.token_file
-    if path is None:
-        return config.token
-    try:
-        token = path.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise ConfigError(f"admin.token_file = {quote(path)}: cannot be read: {why}") from None
-    if not token or not token.isascii() or not token.isprintable() or " " in token:
-        problem = "must hold a token: letters, digits and signs, no spaces, on one line"
-        raise ConfigError(f"admin.token_file = {quote(path)}: {problem}")
-    return token
 
 
 def _bind(listen: Address | None) -> socket.socket:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from laps.admin.server import Controls
+    from laps.admin.tokens import Tokens
     from laps.net.runner import Runner
 
 # A program that asks needs a few connections; more than this is a mistake, or worse.
@@ -38,11 +40,13 @@ GOODBYE_S: Final = 1
 class Web:
     """The server, until it is closed."""
 
-    def __init__(self, runner: Runner, token: str, sock: socket.socket) -> None:
-        self._app = application(runner)
+    def __init__(
+        self, runner: Runner, tokens: Tokens, sock: socket.socket, controls: Controls | None
+    ) -> None:
+        self._app = application(runner, controls)
         self._server = _Server(
             uvicorn.Config(
-                Doorkeeper(self._app, token),
+                Doorkeeper(self._app, tokens),
                 loop="none",
                 ws="none",
                 lifespan="off",
@@ -82,11 +86,12 @@ class _Server(uvicorn.Server):
         await self.leave.wait()
 
 
-def application(runner: Runner) -> Starlette:
+def application(runner: Runner, controls: Controls | None = None) -> Starlette:
     """The pages, for requests that were let in."""
     app = Starlette(routes=ROUTES, exception_handlers={HTTPException: _refused, Exception: _failed})
     app.router.redirect_slashes = False
     app.state.runner = runner
+    app.state.controls = controls
     app.state.metrics = None  # until the first scrape
     app.state.stopping = asyncio.Event()
     return app
@@ -97,7 +102,7 @@ async def _refused(request: Request, error: Any) -> Response:
     if error.status_code == 404 and words == "Not Found":
         words = f"there is no {request.url.path} here: /openapi.json says what there is"
     elif error.status_code == 405:
-        words = f"{request.method} is not for {request.url.path}: all views are GET"
+        words = f"{request.method} is not for {request.url.path}: /openapi.json says what is"
     return refusal(words, error.status_code, error.headers or {})
 
 

@@ -66,8 +66,11 @@ class Verifier:
         skew_s: float = SKEW_S,
         max_bytes: int = MAX_TOKEN_BYTES,
         max_cached: int = MAX_CACHED,
+        own: Key | None = None,
     ) -> None:
+        """`own` is a key beside the others, of the relay itself; it is found by its id alone."""
         self.keys = keys
+        self._own = own
         self.revoked = revoked or Revoked()
         self.signatures = 0
         """How many were checked."""
@@ -106,7 +109,7 @@ class Verifier:
         It is what `verify` would say of the token, without the token and its signature.
         """
         if grant.key_id:
-            key = self.keys.find(grant.key_id)
+            key = self._find(grant.key_id)
             if key.fingerprint != grant.key_fingerprint:
                 words = f"the key {quote(key.id)} is another than the one of this token"
                 raise AuthError(Reason.UNKNOWN_KEY, words)
@@ -125,12 +128,17 @@ class Verifier:
 
     def _key(self, sealed: Sealed) -> Key:
         """The key that a token is to be checked with, fit for its algorithm and not revoked."""
-        key = self.keys.find(sealed.key_id)
+        key = self._find(sealed.key_id)
         if sealed.algorithm is not key.algorithm:
             words = f"alg is {sealed.algorithm}, and the key {quote(key.id)} is for {key.algorithm}"
             raise AuthError(Reason.ALGORITHM, words)
         self._check_revoked(key.id, "")
         return key
+
+    def _find(self, key_id: str | None) -> Key:
+        if self._own is not None and key_id == self._own.id:
+            return self._own
+        return self.keys.find(key_id)
 
     def _granted(self, claims: Claims, key: Key) -> _Verified:
         self._check_revoked(key.id, claims.id)

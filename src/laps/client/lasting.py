@@ -151,6 +151,11 @@ class LastingSession(Generic[C]):
         return self._channel is not None and self._channel.alive
 
     @property
+    def channel_in_use(self) -> C | None:
+        """The connection that is in use, or was last; None while another is dialled."""
+        return self._channel
+
+    @property
     def may_return(self) -> bool:
         """Whether a lost connection is dialled again."""
         return self._error is None and self._reconnect_s > 0
@@ -253,12 +258,12 @@ class LastingSession(Generic[C]):
 
     async def _renew(self, source: TokenSource) -> bool:
         """Whether there is another token."""
-        if source.shown is None or time() < source.due:
+        if source.shown is None or not source.is_due:
             return False
         try:
             return await source.renew()
         except LapsError as error:
-            log.warning("%s; it is called again", error)
+            log.warning("%s; the token is asked for again", error)
             return False
 
     def _show_again(self, channel: C, sources: Sequence[TokenSource]) -> None:

@@ -1,7 +1,8 @@
 """The tokens of an application: where they come from, and when the next one is needed.
 
 A token is text (a JWT, or a CAT in base64url) or bytes (a CAT), or a function that returns one. A
-function is called for every connection, and again before the token that it gave ends.
+function is called for every connection, and again before the token that it gave ends; a `TokenFile`
+also when its file has changed.
 
 What is held here is shown to relays and to nobody else: no `repr`, log or error has it.
 """
@@ -28,6 +29,7 @@ from laps.errors import (
     RequestUnauthorized,
     SessionUnauthorized,
 )
+from laps.token_files import TokenFile
 from laps.wire.moqt.codes import RequestCode, SessionCode
 from laps.wire.moqt.messages import Token, TokenAlias
 from laps.wire.quicr.messages import Authorization, Holds
@@ -102,6 +104,13 @@ class TokenSource:
         """The tokens of a message."""
         return () if self.shown is None else (self.shown.in_moqt(),)
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the next token has to be asked for."""
+        if isinstance(self._give, TokenFile) and self._give.has_changed:
+            return True
+        return time() >= self.due
+
     async def renew(self) -> bool:
         """Ask for the next token; whether it is another. LapsError where there is none."""
         if self._give is None:
@@ -112,6 +121,8 @@ class TokenSource:
         try:
             given = self._give()
             value = await given if inspect.isawaitable(given) else given
+        except LapsError:
+            raise
         except Exception as error:
             problem = f"the function that gives the token failed: {type(error).__name__}"
             raise LapsError(problem) from error
@@ -121,7 +132,7 @@ class TokenSource:
 
     async def current(self) -> None:
         """See that there is a token, and not one that is about to end, for another request."""
-        if self._give is None or (self.shown is not None and time() < self.due):
+        if self._give is None or (self.shown is not None and not self.is_due):
             return
         try:
             await self.renew()

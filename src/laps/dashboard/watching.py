@@ -157,9 +157,9 @@ class Watch:
             case Unreadable(path=path, why=why):
                 return f"does not answer like a relay to {path}: {why}"
             case Refused(status=401 | 403) if self._api.has_token:
-                return "does not take the token that was given with --token or LAPS_TOKEN"
+                return "does not take the token that was given with --token or LAPS_ADMIN_TOKEN"
             case Refused(status=401 | 403):
-                return "wants a token: give it with --token or LAPS_TOKEN"
+                return "wants a token: give it with --token or LAPS_ADMIN_TOKEN"
             case Refused(status=status, path=path) | NotFound(status=status, path=path):
                 why = error.why or "is it the address of an admin API?"
                 return f"answers {status} to {path}: {why[:200]}"

@@ -68,12 +68,13 @@ class Access:
     def add(self, tokens: Shown, now: float) -> None:
         """More tokens for the session; AuthError if one is refused."""
         if not self.is_open:
-            self.grants += self._read(tokens, now)
+            self.grants += self._read_for(Action.CLIENT_SETUP, tokens, now)
 
     def add_own(self, request_id: int, tokens: Shown, now: float) -> None:
         """More tokens for a request that stands; AuthError if one is refused."""
         if not self.is_open:
-            self._own[request_id] = self._own.get(request_id, ()) + self._read(tokens, now)
+            more = self._read_for(Action.REQUEST_UPDATE, tokens, now)
+            self._own[request_id] = self._own.get(request_id, ()) + more
 
     def judge(
         self,
@@ -159,6 +160,14 @@ class Access:
         for request_id in [it for it in self._own if not self.is_pending(it)]:
             del self._own[request_id]
         self._prune_at = max(PRUNE_FROM, 2 * len(self._own))
+
+    def _read_for(self, action: Action, tokens: Shown, now: float) -> tuple[Grant, ...]:
+        """Tokens by themselves, with nothing to judge; one that is refused is counted."""
+        try:
+            return self._read(tokens, now)
+        except AuthError as error:
+            self._authority.count(action, error)
+            raise
 
     def _read(self, tokens: Shown, now: float) -> tuple[Grant, ...]:
         grants = tuple(self._authority.read(kind, value, now) for kind, value in tokens)

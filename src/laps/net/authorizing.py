@@ -6,9 +6,12 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final
 
+from laps.auth import jwt
 from laps.auth.judge import Verifier
 from laps.auth.key_files import KeyFiles
+from laps.auth.keys import generate
 from laps.auth.paths import read_paths
+from laps.auth.tokens import Algorithm
 from laps.edge.authority import Authority
 
 if TYPE_CHECKING:
@@ -27,10 +30,18 @@ class Authorizing:
     def __init__(self, config: AuthConfig) -> None:
         """ConfigError where the keys cannot be read."""
         self.authority = Authority()
+        self._own = generate(Algorithm.EDDSA)
+        "For what the relay asks at its own door; it is in memory only, and new with each start."
         self._files: KeyFiles | None = None
         self._config = config
         self._read(config)
         self.authority.wall_s = _wall_s()
+
+    def token_for_itself(self, namespace: str, track: str) -> str:
+        """A token that lets this relay, and nobody else, read one track at its own door."""
+        may = {"actions": ["subscribe", "fetch", "track-status"], "ends": True}
+        allow = [{**may, "namespace": namespace, "track": track}]
+        return jwt.sign({"sub": "this relay", "laps": {"allow": allow}}, self._own)
 
     def configure(self, config: AuthConfig, reviews: Reviews) -> None:
         """Take a changed configuration, and read the keys again whether or not it is."""
@@ -65,7 +76,7 @@ class Authorizing:
         else:
             files = KeyFiles(config.keys, config.revoked)
             authority.verifier = Verifier(
-                *files.read(), audience=config.audience, skew_s=config.skew_s
+                *files.read(), audience=config.audience, skew_s=config.skew_s, own=self._own
             )
             self._files = files
         authority.allow_everybody(read_paths(public))

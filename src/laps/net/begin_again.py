@@ -38,20 +38,21 @@ class Reloading:
         self._read_again = read_again
         self._wake = wake
 
-    def read(self) -> None:
-        """Read the configuration again; one that is wrong changes nothing."""
+    def read(self) -> str:
+        """Read the configuration again; one that is wrong changes nothing: why, or nothing."""
         try:
             config = self._read_again()
             if self.following is None and config.node.type == self._runner.config.node.type:
                 self._runner.reload(config)
-                return
+                return ""
         except LapsError as error:
             log.error("the configuration stays as it is: %s", error)
-            return
+            return str(error)
         before, after = self._runner.config.node.type, config.node.type
         log.warning("node.type was %s and is %s: the relay begins again", before, after)
         self.following = config
         self._wake.set()
+        return ""
 
 
 async def begin_again(runner: Runner, config: Config) -> Runner:

@@ -22,6 +22,8 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
+from msgspec import structs
+
 from laps.edge.edge import Edge
 from laps.edge.settings import EdgeSettings, QuicrSettings
 from laps.errors import CloseCode, ConnectNotReceived, ConnectResponseNotReceived, LapsError
@@ -113,7 +115,7 @@ class Runner:
             self._writable,
         )
         role = Role(config.node.type)
-        self._authorizing = Authorizing(config.auth)
+        self.authorizing = Authorizing(config.auth)
         self._peer_keys = PeerKeys(config)
         self._keys_problem = ""
         "What is wrong with the files of keys, if it was said."
@@ -149,7 +151,7 @@ class Runner:
             # The relay adds its own time, which counts from when the machine began.
             epoch=int(time.time() - time.monotonic()),
         )
-        self.edge = Edge(self.relay, _edge_settings(config), self._authorizing.authority)
+        self.edge = Edge(self.relay, _edge_settings(config), self.authorizing.authority)
         self._take_keys(self._peer_keys)
         self._client_endpoint: Endpoint | None = None
         setup_s = config.quic.handshake_timeout_s
@@ -181,7 +183,7 @@ class Runner:
                 "this via keeps no subscribes: relays that join it later hear nothing of earlier "
                 "ones; set relay.reflect, or name control servers in peering.control"
             )
-        if self._authorizing.authority.is_open and not config.clients.listen.is_loopback:
+        if self.authorizing.authority.is_open and not config.clients.listen.is_loopback:
             log.warning(
                 "everybody who reaches %s may publish and subscribe: name the keys that sign "
                 "tokens with auth.keys, or --auth",
@@ -293,10 +295,16 @@ class Runner:
         self._keep_peers()
         self._diallers.configure(config)
         self._watch.configure(config.peering.dead_after_s)
-        self._authorizing.configure(config.auth, self.edge.reviews)
+        self.authorizing.configure(config.auth, self.edge.reviews)
         self._note("reloaded")
         if self._reporter is not None:
             self._reporter.configure(config.telemetry)
+
+    def impair(self, config: Config) -> None:
+        """Take the impairment of a configuration, until the next one is read."""
+        self.config = structs.replace(self.config, impairment=config.impairment)
+        self._diallers.configure(self.config)
+        self._note("reloaded", "the impairment of peers")
 
     def _take_keys(self, keys: PeerKeys) -> None:
         """Whoever proves itself with a key that is no longer there is closed."""
@@ -481,7 +489,7 @@ class Runner:
         self._measuring = self._loop.call_later(MEASURE_S, self._measure)
         if self._reporter is None or not self._reporter.telemetry.running:
             self.relay.path_watch.look(time.monotonic())  # or else telemetry looks
-        self._authorizing.look(self.edge.reviews)
+        self.authorizing.look(self.edge.reviews)
         self._look_at_keys()
         self._tell_metrics()
 

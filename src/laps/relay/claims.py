@@ -3,7 +3,8 @@
 1. A peer speaks for itself, and passes on what nodes said that its key lets it carry. A Stub
    carries nobody.
 2. A way that it tells of leads by itself, to a node that it may carry.
-3. It offers what is in its namespaces, and is in the region that it has proved.
+3. It offers what is in its namespaces and its own telemetry, and is in the region that it has
+   proved.
 4. A node that is a control peer of ours speaks for itself. What others say of its subscribes, its
    namespaces and its metrics, among them where its clients connect, is hearsay: it is not taken.
    News may only have overtaken the node's own message, so the node is asked, by sending it what
@@ -22,6 +23,7 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from laps.telemetry.records import namespace_of as telemetry_of
 from laps.types import format_node_id, hash_bytes, sequence_newer
 from laps.wire.extensions import (
     NamespaceInfoAdv,
@@ -128,7 +130,7 @@ class Claims:
         if subject.source != peer.node_id:
             return self._source_problem(proven, subject.source, subject.what)
         match message:
-            case NamespaceInfoAdv(info) if not proven.may_offer(info.namespace):
+            case NamespaceInfoAdv(info) if not _may_offer(proven, info.namespace):
                 return "offers what is not in its namespaces"
             case NodeMetricsAdv(metrics) if metrics.region != proven.speaker.region:
                 return "names another region than it has proved"
@@ -156,7 +158,7 @@ class Claims:
         if peer is not None and (peer.is_stub or self._subscribes.is_stub):
             # A Stub knows of no other node than its Edge, and the Edge of its own Stubs.
             links = (self._proofs.proven(link_id) for link_id in peer.links)
-            return all(it is None or it.may_offer(track.namespace) for it in links)
+            return all(it is None or _may_offer(it, track.namespace) for it in links)
         namespaces, parts = self._extensions.namespaces, track.namespace
         offers = ((parts[:length], None) for length in range(len(parts) + 1))
         names = (parts, track.name), *offers
@@ -266,9 +268,16 @@ def _announce_problem(peer: Peer, proven: Proven, message: AnnounceInfoAdv | Ann
     if info.source_node_id != peer.node_id:
         return f"announces for node {format_node_id(info.source_node_id)}"
     bounds = (proven.bounds.namespaces, proven.speaker.namespaces)
-    if not all(_is_below(info.namespace_hashes, allowed) for allowed in bounds):
+    own = _is_below(info.namespace_hashes, (telemetry_of(peer.node_id),))
+    if not own and not all(_is_below(info.namespace_hashes, allowed) for allowed in bounds):
         return "announces what is not in its namespaces"
     return ""
+
+
+def _may_offer(proven: Proven, namespace: Namespace) -> bool:
+    """Whether a namespace is a peer's to offer; its own telemetry is, whatever its key says."""
+    own = telemetry_of(proven.speaker.node_id)
+    return namespace[: len(own)] == own or proven.may_offer(namespace)
 
 
 def _is_below(hashes: tuple[int, ...], allowed: tuple[Namespace, ...] | None) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from typing import Any
 
 import pytest
 
-from laps.auth.grants import Grant
-from laps.auth.judge import MAX_TOKEN_BYTES, Revoked, Verifier
+from laps.auth.grants import Action, Grant
+from laps.auth.judge import MAX_TOKEN_BYTES, OUT_OF_BAND, Revoked, Verifier
 from laps.auth.keys import KeySet, generate, read_jwk, write_jwk
 from laps.auth.refusals import AuthError, Outcome, Reason
 from laps.auth.tokens import Algorithm
@@ -251,3 +252,17 @@ def test_refusals_survive_pickling_and_never_show_the_token() -> None:
     assert (again.reason, str(again)) == (Reason.EXPIRED, str(raised.value))
     assert "secret-name" not in str(again)
     assert token.decode()[:10] not in str(again)
+
+
+def test_the_key_of_the_relay_itself_is_found_by_its_id_alone() -> None:
+    own = generate(Algorithm.EDDSA, "own")
+    verifier = Verifier(KeySet([key()]), own=own)
+    grant = verifier.verify(OUT_OF_BAND, jwt({"get": ["laps"]}, by=own), NOW)
+    assert grant.allows(Action.SUBSCRIBE, (b"laps",), b"plan")
+    # A token that names no key is still for the only one that the operator gave.
+    without = jwt(json.dumps({"get": ["a"]}), json.dumps({"alg": "EdDSA", "typ": "JWT"}))
+    assert verifier.verify(OUT_OF_BAND, without, NOW).key_id == key().id
+    verifier.replace(KeySet([key(Algorithm.ES256)]), Revoked())
+    verifier.recheck(grant, NOW)
+    with pytest.raises(AuthError, match="no key has the key id"):
+        Verifier(KeySet([key()])).verify(OUT_OF_BAND, jwt({"get": ["laps"]}, by=own), NOW)

@@ -139,8 +139,8 @@ def test_relays_that_come_to_the_machine_are_found_and_those_long_gone_forgotten
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("", "wants a token: give it with --token or LAPS_TOKEN"),
-        ("wrong", "does not take the token that was given with --token or LAPS_TOKEN"),
+        ("", "wants a token: give it with --token or LAPS_ADMIN_TOKEN"),
+        ("wrong", "does not take the token that was given with --token or LAPS_ADMIN_TOKEN"),
     ],
 )
 def test_a_token_that_is_missing_or_wrong_is_said(given: str, words: str) -> None:

@@ -130,6 +130,14 @@ class Events(ListPage, frozen=True, kw_only=True):
     total: Total = 0
 
 
+class Done(Row, frozen=True, kw_only=True):
+    """What was changed."""
+
+    node: Annotated[str, says("The relay that was asked.")] = ""
+    at: At = 0.0
+    done: Annotated[str, says("What it has done, or does now.")] = ""
+
+
 class Error(Row, frozen=True, kw_only=True):
     """Why a request was refused."""
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from base64 import urlsafe_b64encode
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.fs as pafs
@@ -26,6 +27,7 @@ from laps.spark.pipeline.network import IDENTITY
 from laps.spark.pipeline.tables import Table
 from laps.spark.source.offsets import track_key
 from laps.telemetry.records import KINDS, NAMESPACE
+from laps.token_files import TokenFile
 from laps.types import TrackName
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ class Reading:
     fingerprint: str | None = None
     fail_on_data_loss: bool = False
     "A relay that is started again has lost its history, which is no reason to stop."
+    token: str | bytes | TokenFile | None = field(default=None, repr=False)
+    "What relays with keys are shown; it has to allow to subscribe below `laps`. None: LAPS_TOKEN."
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +85,22 @@ def telemetry(spark: SparkSession, place: Place, kind: str, reading: Reading) ->
     }
     if reading.fingerprint is not None:
         options["fingerprint"] = reading.fingerprint
+    options |= token_option(reading.token)
     columns = [column.name for column in KINDS[kind].columns]
     identity = [column.split()[0] for column in IDENTITY.split(", ")]
     stream = spark.readStream.format("laps").options(**options).load()
     return stream.select(*columns, *identity, CORRUPT)
+
+
+def token_option(token: str | bytes | TokenFile | None) -> dict[str, str]:
+    """The option of the source that has a token, or says where it is."""
+    if token is None:
+        return {}
+    if isinstance(token, TokenFile):
+        return {"tokenFile": str(token.path)}
+    if isinstance(token, bytes):
+        return {"token": urlsafe_b64encode(token).rstrip(b"=").decode()}
+    return {"token": token}
 
 
 def starting_offsets(spark: SparkSession, place: Place, kind: str) -> str:

@@ -38,7 +38,7 @@ from laps.spark.sink.publisher import Batch, Publisher, PublisherSettings
 
 log = logging.getLogger(__name__)
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 "Of the requests: a companion of another one ends, for its successor to be started."
 
 IDLE_S: Final = 3600.0

@@ -54,6 +54,8 @@ WRITING: Final = (
     "history_bytes",
     "insecure",
     "fingerprint",
+    "token",
+    "tokenFile",
 )
 ONLY_BATCH: Final = ("batch_id", "end_track")
 OF_SPARK: Final = ("checkpointLocation", "queryName")

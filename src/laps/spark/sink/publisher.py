@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from time import monotonic, time
 from typing import TYPE_CHECKING, Final
 
-from laps.errors import LapsError, SessionClosed, TransportError
+from laps.errors import LapsError, SessionClosed, SessionUnauthorized, TransportError
 from laps.spark.sink.journal import Journal, Taken
 from laps.spark.sink.numbering import Numbering, walk
 from laps.spark.sink.sending import Leaving, Sender, Sending
@@ -257,7 +257,7 @@ class Publisher:
         while True:
             try:
                 return await Uplink.open(relays, settings.trust, settings.history_bytes)
-            except TransportError as error:
+            except (TransportError, SessionUnauthorized) as error:
                 if monotonic() + wait > deadline:
                     raise
                 log.info("%s; dialling again", error)

@@ -63,9 +63,21 @@ class _Line:
     """One session, and the tracks on it."""
 
     session: Session
-    channel: Channel
+    first: Channel
     tracks: dict[str, Track] = field(default_factory=dict)
     used: float = 0.0
+
+    @property
+    def channel(self) -> Channel:
+        """The session's own, which is another one after its token was renewed."""
+        return self.session.channel_in_use or self.first
+
+    async def acknowledged(self) -> None:
+        """Wait until the relay has all that was written; SessionClosed."""
+        waited: Channel | None = None
+        while waited is not self.channel:
+            waited = self.channel
+            await waited.acknowledged()
 
     @property
     def is_writing(self) -> bool:
@@ -187,7 +199,7 @@ class Uplink:
         return self._lines[-1]
 
     async def _drop(self, line: _Line) -> None:
-        await line.channel.acknowledged()
+        await line.acknowledged()
         self._lines.remove(line)
         for key in line.tracks:
             del self._by_track[key]
@@ -199,7 +211,7 @@ class Uplink:
 
     async def acknowledged(self) -> None:
         """Wait until the relay has all that was written; SessionClosed."""
-        await asyncio.gather(*(line.channel.acknowledged() for line in self._lines))
+        await asyncio.gather(*(line.acknowledged() for line in self._lines))
 
     async def end(self, keys: Iterable[str]) -> None:
         """End tracks, for subscribers too."""

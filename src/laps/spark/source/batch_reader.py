@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSourceReader
 
 from laps.client import RequestRefused
-from laps.errors import ConfigError, LapsError
+from laps.errors import ConfigError, LapsError, RequestUnauthorized
 from laps.ranges import after
 from laps.spark import bridge
 from laps.spark.errors import show
@@ -129,6 +129,8 @@ class Plan:
         while True:
             try:
                 return (await session.track_status(track.namespace, track.name)).largest
+            except RequestUnauthorized:
+                raise  # waiting does not help
             except RequestRefused as refused:
                 if asyncio.get_running_loop().time() >= deadline:
                     raise LapsError(
@@ -143,6 +145,8 @@ class Plan:
         async with session.fetch(track.namespace, track.name) as fetch:
             try:
                 some = await fetch.some(1, 1)
+            except RequestUnauthorized:
+                raise  # whoever may not fetch it must not take it for empty
             except RequestRefused:
                 return end
         return min(some[0].location, end) if some else end

@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from laps.client import QuicConfig, connect
-from laps.errors import HandshakeFailed, LapsError
+from laps.errors import HandshakeFailed, LapsError, Unauthorized
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -34,6 +34,8 @@ async def connect_first(
 ) -> Session:
     """A session with the first relay to answer; HandshakeFailed names each and why it did not.
 
+    Unauthorized where all of them refuse the token: asking again would not help.
+
     Without `reconnect_s` a session that is lost stays so: who has several relays dials another.
     """
     dials: dict[str, asyncio.Task[Session]] = {}
@@ -51,6 +53,10 @@ async def connect_first(
         for dial in dials.values():
             dial.cancel()
             dial.add_done_callback(lambda dial: _discard(dial, taken))
+    problems = [dial.exception() for dial in dials.values()]
+    refusals = [problem for problem in problems if isinstance(problem, Unauthorized)]
+    if len(refusals) == len(problems):
+        raise refusals[0]
     reasons = "; ".join(f"{url}: {dial.exception()}" for url, dial in dials.items())
     raise HandshakeFailed(f"no relay answers: {reasons}")
 
@@ -60,6 +66,7 @@ async def _dial(url: str, trust: Trust, reconnect_s: float) -> Session:
         url,
         insecure=trust.insecure,
         fingerprint=trust.fingerprint,
+        token=trust.shown(),
         reconnect=reconnect_s > 0,
         reconnect_s=reconnect_s,
         quic=LIVELY,

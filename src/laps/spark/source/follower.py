@@ -15,6 +15,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from laps.client import ObjectStatus, RequestCode, RequestRefused, SessionClosed
+from laps.errors import RequestUnauthorized
 from laps.ranges import after
 from laps.spark.errors import data_lost, show
 from laps.spark.source.frontier import Frontier
@@ -236,6 +237,8 @@ class Follower:
         """Behind what the relay has of it; if that is nothing, whatever comes is new."""
         try:
             info = await session.track_status(self.track.namespace, self.track.name)
+        except RequestUnauthorized:
+            raise
         except RequestRefused:
             return BEGINNING
         return BEGINNING if info.largest is None else Position(after(info.largest))

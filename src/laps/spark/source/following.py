@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from laps.client import RequestRefused, SessionClosed
-from laps.errors import ConfigError, HandshakeFailed, LapsError
+from laps.errors import ConfigError, HandshakeFailed, LapsError, SessionUnauthorized
 from laps.ranges import after
 from laps.spark.source.admission import share_out
 from laps.spark.source.connecting import Connection
@@ -172,7 +172,7 @@ class Following:
         while True:
             try:
                 session = await self._connections[index].session()
-            except HandshakeFailed as problem:
+            except (HandshakeFailed, SessionUnauthorized) as problem:
                 if loop.time() >= deadline:
                     raise
                 log.warning("%s; dialling again", problem)

@@ -7,19 +7,24 @@ documentation writes them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
+from laps.client.tokens import VARIABLE, read
 from laps.client.urls import parse_url
 from laps.errors import ConfigError, quote
 from laps.names import namespace_of
 from laps.spark.source.offsets import Positions, parse_offsets
+from laps.token_files import TokenFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from laps.client.tokens import TokenLike
     from laps.types import TrackName
 
 WAIT_S: Final = 10.0
@@ -45,6 +50,8 @@ READING: Final = (
     "payload_schema",
     "insecure",
     "fingerprint",
+    "token",
+    "tokenFile",
 )
 
 T = TypeVar("T")
@@ -66,10 +73,17 @@ class PayloadFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Whose certificate is taken, as `laps.connect` has it."""
+    """Whose certificate is taken and what relays are shown, as `laps.connect` has it."""
 
     insecure: bool = False
     fingerprint: str | None = None
+    token: str | None = field(default=None, repr=False)
+    token_file: str | None = None
+    "Read where it is used, on each machine: by the driver, by executors, by the sink's publisher."
+
+    def shown(self) -> TokenLike | None:
+        """The token for one session."""
+        return self.token if self.token_file is None else TokenFile(self.token_file)
 
 
 Starting = Literal["earliest", "latest"] | Positions
@@ -187,9 +201,21 @@ def parse_relays(text: str) -> tuple[str, ...]:
 
 
 def parse_trust(said: Mapping[str, str]) -> Trust:
-    """Whom to trust, by the options `insecure` and `fingerprint`."""
+    """Whom to trust and what to show, by `insecure`, `fingerprint`, `token` and `tokenFile`."""
     fingerprint = said.get("fingerprint", "").strip() or None
-    return Trust(parse_bool("insecure", said.get("insecure", "false")), fingerprint)
+    insecure = parse_bool("insecure", said.get("insecure", "false"))
+    token = said.get("token", "").strip() or None
+    file = said.get("tokenfile", "").strip() or None
+    if token is not None and file is not None:
+        raise ConfigError("options token and tokenFile are one too many: give one of them")
+    if token is None and file is None:
+        # The environment of the driver: executors, on other machines, have one of their own.
+        token = os.environ.get(VARIABLE, "").strip() or None
+    if token is not None:
+        read(token)  # what cannot be a token is said at once, without it
+    if file is not None:
+        file = str(Path(file).absolute())  # executors may be elsewhere
+    return Trust(insecure, fingerprint, token, file)
 
 
 def parse_bool(name: str, text: str) -> bool:

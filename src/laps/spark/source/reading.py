@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from laps.client import RequestCode, RequestRefused, SessionClosed
-from laps.errors import HandshakeFailed
+from laps.errors import HandshakeFailed, SessionUnauthorized
 from laps.spark.errors import data_lost, show
 from laps.spark.source.connecting import Connection
 from laps.spark.source.offsets import fetch_end, track_key
@@ -129,7 +129,7 @@ class RangeReader:
                 if loop.time() >= deadline:
                     raise
                 log.warning("%s; asking again", problem)
-                if isinstance(problem, HandshakeFailed):
+                if isinstance(problem, HandshakeFailed | SessionUnauthorized):
                     await asyncio.sleep(REDIAL_S)
             else:
                 return

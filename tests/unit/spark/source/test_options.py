@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -177,3 +178,24 @@ def test_which_tracks_are_wanted(
     assert b"/".join(wanted.prefix).decode() == prefix
     assert all(wanted.matches(track(*text.split())) for text in matching)
     assert not any(wanted.matches(track(*text.split())) for text in others)
+
+
+def test_token_is_read_from_an_option_a_file_or_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("LAPS_TOKEN", raising=False)
+    assert said().trust.shown() is None
+    assert said(token=" a.b.c\n").trust.shown() == "a.b.c"
+    monkeypatch.setenv("LAPS_TOKEN", "d.e.f")
+    assert said().trust.shown() == "d.e.f"
+    by_file = said(tokenFile="here/token").trust
+    assert by_file.token is None
+    assert by_file.token_file == str(Path("here/token").absolute())
+
+
+def test_token_is_in_no_repr_and_in_no_refusal() -> None:
+    assert "a.b.c" not in repr(said(token="a.b.c"))
+    for options in ({"token": "a.b.c", "tokenFile": "x"}, {"token": "swörd"}, {"tokn": "a.b.c"}):
+        with pytest.raises(ConfigError) as refused:
+            read_options(BASE | options, streaming=True)
+        assert not any(text in str(refused.value) for text in ("a.b.c", "swörd"))
