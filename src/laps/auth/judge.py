@@ -66,8 +66,11 @@ class Verifier:
         skew_s: float = SKEW_S,
         max_bytes: int = MAX_TOKEN_BYTES,
         max_cached: int = MAX_CACHED,
+        origin: str = "",
     ) -> None:
+        """`origin` is whose keys these are; empty: the relay's own."""
         self.keys = keys
+        self.origin = origin
         self.revoked = revoked or Revoked()
         self.signatures = 0
         """How many were checked."""
@@ -147,6 +150,7 @@ class Verifier:
             key_fingerprint=key.fingerprint,
             limits=claims.limits,
             revalidate_s=claims.revalidate_s,
+            origin=self.origin,
         )
         _check_scope(grant, key)
         return _Verified(grant, max(claims.not_before or 0, claims.issued or 0) - skew)

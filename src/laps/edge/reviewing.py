@@ -17,7 +17,9 @@ class Reviews:
         self._context = context
 
     def expect(self, client: EdgeClient) -> None:
-        """A client may have shown something that ends sooner than all before it."""
+        """A client may have something that ends sooner than all before it."""
+        for decision in client.access.take_new():
+            decision.users[client] = None
         when = client.access.ends_at
         if when < client.review_at:
             client.review_at = when
@@ -26,6 +28,11 @@ class Reviews:
     def all(self, now: float) -> None:
         """Keys, revocations or the time are others than they were."""
         for client in list(self._context.clients):
+            self._review(client, now)
+
+    def one(self, client: EdgeClient, now: float) -> None:
+        """Something that a client depends on has been taken back."""
+        if client in self._context.clients:
             self._review(client, now)
 
     def _look(self, client: EdgeClient, when: float, now: float) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from laps.auth.judge import OUT_OF_BAND, Revoked, Verifier
 from laps.auth.paths import read_paths
+from laps.edge.access import Tokens
 from laps.edge.authority import Authority
 from laps.wire.moqt.codes import DoneCode, RequestCode, SessionCode
 from laps.wire.moqt.dialect import DRAFT14, DRAFT16
@@ -391,7 +392,8 @@ def test_a_token_that_has_to_be_verified_again_is() -> None:
     grant = token(get=["a"], jti="x")
     app = stage.app(grant)
     (known,) = app.client.access.grants
-    app.client.access.grants = (type(known)(**{**_fields(known), "revalidate_s": 5.0}),)
+    again = type(known)(**{**_fields(known), "revalidate_s": 5.0})
+    app.client.access._session_tokens = Tokens((again,))
     app.client.access.ends_at = stage.net.now + 5.0
     stage.edge.reviews.expect(app.client)
     stage.verifier.replace(keys(), Revoked(tokens=frozenset({"x"})))
