@@ -90,6 +90,9 @@ class Decision:
         """Why something is not allowed, or not any more."""
         if self.error is not None:
             return self.error
+        if self.is_wanted:
+            words = f"the origin {self.origin.name} cannot be asked: it has not answered yet"
+            return AuthError(Reason.ORIGIN_FAILED, words)
         words = f"what the origin {self.origin.name} granted has ended"
         return AuthError(Reason.EXPIRED, words)
 
