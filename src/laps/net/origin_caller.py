@@ -33,11 +33,8 @@ AGAIN: Final = frozenset({429, 500, 502, 503, 504})
 class OriginCaller:
     """The connections to all origins of a relay."""
 
-    def __init__(
-        self, asking: Asking, origins: Iterable[Origin], touched: Callable[[], None]
-    ) -> None:
+    def __init__(self, origins: Iterable[Origin], touched: Callable[[], None]) -> None:
         """ConfigError where certificates cannot be read; `touched` is called after each answer."""
-        self._asking = asking
         self._touched = touched
         self._clients: dict[OriginApi, httpx.AsyncClient] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -50,11 +47,10 @@ class OriginCaller:
         for client in before.values():
             self._run(self._close_idle(client))
 
-    def take(self) -> None:
+    def take(self, asking: Asking) -> None:
         """Make the requests that the Edge wants."""
-        asked = self._asking.asked
-        while asked:
-            self._run(self._make(asked.popleft()))
+        while asking.asked:
+            self._run(self._make(asking, asking.asked.popleft()))
 
     async def close(self) -> None:
         """Give up what is under way."""
@@ -74,9 +70,9 @@ class OriginCaller:
         await asyncio.sleep(client.timeout.read or 0.0)
         await client.aclose()
 
-    async def _make(self, call: Call) -> None:
+    async def _make(self, asking: Asking, call: Call) -> None:
         result = await self._ask(call)
-        self._asking.answered(call.id, result, monotonic())
+        asking.answered(call.id, result, monotonic())
         self._touched()
 
     async def _ask(self, call: Call) -> bytes | CallFailed:

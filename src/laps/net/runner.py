@@ -115,6 +115,7 @@ class Runner:
         )
         role = Role(config.node.type)
         self._authorizing = Authorizing(config)
+        self._origins = OriginCaller(self._authorizing.authority.origins, self._arm)
         self._peer_keys = PeerKeys(config)
         self._keys_problem = ""
         "What is wrong with the files of keys, if it was said."
@@ -151,8 +152,6 @@ class Runner:
             epoch=int(time.time() - time.monotonic()),
         )
         self.edge = Edge(self.relay, _edge_settings(config), self._authorizing.authority)
-        origins = self._authorizing.authority.origins
-        self._origins = OriginCaller(self.edge.origins, origins, self._arm)
         self._take_keys(self._peer_keys)
         self._client_endpoint: Endpoint | None = None
         setup_s = config.quic.handshake_timeout_s
@@ -454,7 +453,7 @@ class Runner:
     def _arm(self) -> None:
         self.edge.perform(time.monotonic())
         if self.edge.origins.asked:
-            self._origins.take()
+            self._origins.take(self.edge.origins)
         for _ in range(min(len(self.relay.events), MOST_EVENTS)):
             event = self.relay.events.popleft()
             if isinstance(event, PeerArrived):

@@ -431,7 +431,7 @@ def test_a_joining_fetch_and_an_update_wait_for_their_subscription(dialect: Dial
     stage.answer(allow=True)
     assert reader.closed is None
     assert errors(reader) == []
-    assert [it.priority for it in reader.client.subscriptions.values()] == [3]  # type: ignore[attr-defined]
+    assert [it.priority for it in reader.client.subscriptions.values()] == [3]
 
 
 @BOTH
