@@ -13,12 +13,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from msgspec import structs
 
 import laps
-from laps.config import config_from_mapping
+from laps.admin.server import Admin
+from laps.config import AdminConfig, config_from_mapping
 from laps.errors import ConfigError, RequestUnauthorized
+from laps.types import Address
 from support.certificates import CertificateAuthority
 from support.loopback import on_loop, until
 from support.runners import lab
@@ -304,6 +307,40 @@ async def test_origins_that_change_with_sighup_count_at_once(tmp_path: Path) -> 
         await until(lambda: not published(relay))
         await session.publish("live", "track")  # which is nobody's any more
         await until(lambda: published(relay) == 1)
+
+
+# -- what an operator sees -------------------------------------------------------------------------
+
+
+@on_loop
+async def test_origins_are_shown_with_calls_refusals_failures_and_latency(tmp_path: Path) -> None:
+    async with (
+        stage(tmp_path, timeout_s=0.5) as (relay, server),
+        connect(relay, "moqt", 16) as session,
+    ):
+        admin = Admin(relay, AdminConfig(listen=Address("127.0.0.1", 0)))
+        try:
+            await session.publish("live", "granted")
+            await until(lambda: published(relay) == 1)
+            server.says(allow=False, reason="no")
+            await refusal(session)
+            server.may_answer.clear()
+            with pytest.raises(RequestUnauthorized):
+                await anext(session.subscribe("live", "other"))
+            async with httpx.AsyncClient(base_url=f"http://{admin.address}") as client:
+                (row,) = (await client.get("/v1/origins")).json()["origins"]
+                metrics = (await client.get("/metrics")).text
+        finally:
+            await admin.close()
+        assert (row["origin"], row["decides"]) == ("media.example", "api")
+        assert row["namespaces"] == ["media.example", "live"]
+        assert (row["calls"], row["allowed"], row["refused"], row["failed"]) == (3, 1, 1, 1)
+        assert row["answered"] == 2
+        assert row["answer_us"] > 0
+        assert "did not answer" in row["last_failure"]
+        assert 'laps_origin_refused_total{origin="media.example"} 1.0' in metrics
+        seconds = 'laps_origin_answer_seconds_total{origin="media.example"} '
+        assert float(metrics.partition(seconds)[2].split()[0]) == row["answer_us"] / 1e6
 
 
 # -- the example -----------------------------------------------------------------------------------
