@@ -23,7 +23,7 @@ from laps.admin.answers import in_slices
 from laps.admin.rows import network, relay, tracks
 from laps.admin.rows.clients import origins, transport_of
 from laps.admin.rows.sources import carried_counts
-from laps.admin.schema.clients import Origin
+from laps.admin.schema.clients import OriginState
 from laps.admin.schema.fields import LABEL, Series
 from laps.admin.schema.network import Peer
 from laps.admin.schema.relay import Node, Plan, Ready
@@ -73,7 +73,7 @@ def _labels_of(kind: type[Row]) -> list[str]:
 
 
 _NODE, _PLAN, _READY = series_of(Node), series_of(Plan), series_of(Ready)
-_PEER, _CACHE, _ORIGIN = series_of(Peer), series_of(Cache), series_of(Origin)
+_PEER, _CACHE, _ORIGIN = series_of(Peer), series_of(Cache), series_of(OriginState)
 _INFO: Final = _labels_of(Node)
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 from laps.admin.rows.sources import measured
 from laps.admin.rows.table import Table
 from laps.admin.rows.texts import node_text
-from laps.admin.schema.clients import Client, Close, OneClient, Origin
+from laps.admin.schema.clients import Client, Close, OneClient, OriginState
 from laps.admin.schema.tracks import Named
 from laps.edge.asking import OriginCounters
 from laps.names import hash_text, namespace_text, track_texts
@@ -106,12 +106,12 @@ def closes(runner: Runner) -> Table[Close]:
     return Table.of(list(reversed(runner.closes.last)), row)
 
 
-def origins(runner: Runner) -> Table[Origin]:
+def origins(runner: Runner) -> Table[OriginState]:
     """The origins, in the order of the configuration."""
     asking = runner.edge.origins
 
-    def row(item: configured.Origin) -> Origin:
-        return Origin(
+    def row(item: configured.Origin) -> OriginState:
+        return OriginState(
             origin=item.name,
             decides="keys" if item.api is None else "api",
             namespaces=[namespace_text(it) for it in item.namespaces],

@@ -80,7 +80,7 @@ class Closes(ListPage, frozen=True, kw_only=True):
     total: Total = 0
 
 
-class Origin(Row, frozen=True, kw_only=True):
+class OriginState(Row, frozen=True, kw_only=True):
     """An origin, and what became of the questions to it."""
 
     origin: Annotated[str, says("What the operator calls it.")]
@@ -110,5 +110,5 @@ class Origins(ListPage, frozen=True, kw_only=True):
 
     path = "/v1/origins"
 
-    origins: Annotated[list[Origin], says("A row for each origin.")] = []
+    origins: Annotated[list[OriginState], says("A row for each origin.")] = []
     total: Total = 0
