@@ -65,12 +65,19 @@ class Tokens:
 
     def __add__(self, other: Tokens) -> Tokens:
         """All of both, each once: a request that waited shows its own again."""
-        values = {(it.type, it.value): it for it in (*self.opaque, *other.opaque)}
-        if len(values) > MAX_OPAQUE:
-            words = f"more than {MAX_OPAQUE} tokens that no key here knows"
-            raise AuthError(Reason.TOO_LARGE, words)
-        grants = dict.fromkeys((*self.grants, *other.grants))
-        return Tokens(tuple(grants), tuple(values.values()))
+        if not (self and other):
+            return self or other
+        grants = [it for it in other.grants if it not in self.grants]
+        values = [(it.type, it.value) for it in self.opaque]
+        opaque = [it for it in other.opaque if (it.type, it.value) not in values]
+        _check_number(len(values) + len(opaque))
+        return Tokens((*self.grants, *grants), (*self.opaque, *opaque))
+
+
+def _check_number(opaque: int) -> None:
+    if opaque > MAX_OPAQUE:
+        words = f"more than {MAX_OPAQUE} tokens that no key here knows"
+        raise AuthError(Reason.TOO_LARGE, words)
 
 
 class Access:
@@ -400,4 +407,5 @@ class Access:
                 opaque.append(Opaque(kind, value, error))
         for grant in grants:
             self.ends_at = min(self.ends_at, self._authority.looks_at(grant, now))
-        return Tokens() + Tokens(tuple(grants), tuple(opaque))
+        _check_number(len(opaque))
+        return Tokens(tuple(grants), tuple(opaque))

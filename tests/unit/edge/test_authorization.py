@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import pytest
 
@@ -418,3 +420,14 @@ def test_tokens_do_not_travel_between_relays() -> None:
     (track,) = [it for it in there.tracks if it.name is not None]
     assert b"eyJ" not in track.subscribe_data
     assert track.subscribe_data
+
+
+def test_a_client_that_has_left_is_not_kept_for_the_end_of_its_token() -> None:
+    stage = Stage()
+    app = stage.app(token(get=["a"], for_s=3600.0))
+    known = ref(app.client)
+    app.leave()
+    stage.net.apps.clear()
+    del app
+    gc.collect()  # the app of this test and its client refer to each other
+    assert known() is None
