@@ -102,7 +102,7 @@ class Access:
         self._own: dict[int, Tokens] = {}
         "Of single requests, by their ids."
         self._prune_at = PRUNE_FROM
-        "With so many of these, those of requests that have ended are forgotten."
+        "With so many of these, or of decisions, those of requests that have ended are forgotten."
         self._pending: dict[int, Decision] = {}
         "What requests wait for, by their ids."
         self._decisions: dict[int, Decision] = {}
@@ -224,6 +224,8 @@ class Access:
 
     def _hold(self, request_id: int, decision: Decision) -> None:
         self._decisions[request_id] = decision
+        if len(self._decisions) >= self._prune_at:
+            self._prune()
         self._new.append(decision)
         self.ends_at = min(self.ends_at, decision.until)
 
@@ -393,7 +395,7 @@ class Access:
         for table in tables:
             for request_id in [it for it in table if not self.is_pending(it)]:
                 del table[request_id]
-        self._prune_at = max(PRUNE_FROM, 2 * len(self._own))
+        self._prune_at = max(PRUNE_FROM, 2 * len(self._own), 2 * len(self._decisions))
 
     def _read(self, tokens: Shown, now: float) -> Tokens:
         grants: list[Grant] = []

@@ -296,13 +296,15 @@ class Asking:
         users = list(decision.users)
         decision.users.clear()
         for client in users:
-            client.taken_back(now)
+            if client in self._context.clients:
+                client.taken_back(now)
 
     def _go_on(self, decision: Decision, now: float) -> None:
         waiting = list(decision.waiting)
         decision.waiting.clear()
         for client in waiting:
-            client.decided(decision, now)
+            if client in self._context.clients:
+                client.decided(decision, now)
 
     def _renew_at(self, decision: Decision, when: float) -> None:
         decision.renew_at = when

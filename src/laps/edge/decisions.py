@@ -16,6 +16,7 @@ from collections import OrderedDict, deque
 from enum import Enum, auto
 from math import inf
 from typing import TYPE_CHECKING, Final, Protocol
+from weakref import WeakKeyDictionary
 
 from laps.auth.refusals import AuthError, Reason
 
@@ -79,8 +80,8 @@ class Decision:
         "Whether it is being asked for, or about to be."
         self.waiting: dict[Depending, None] = {}
         "Clients with requests that wait for it."
-        self.users: dict[Depending, None] = {}
-        "Clients that do something that it allows, or did."
+        self.users: WeakKeyDictionary[Depending, None] = WeakKeyDictionary()
+        "Clients that do something that it allows, or did; those that have left are not kept by it."
 
     def stands(self, now: float) -> bool:
         """Whether what it allows may go on."""
@@ -115,8 +116,8 @@ class Decisions:
         decision = self._known.get(key)
         if decision is not None and decision.origin == origin and now < decision.until:
             self._known.move_to_end(key)
-            if now >= decision.renew_at:  # nobody depended on it when it was time
-                self.want(decision)
+            if decision.state is DecisionState.ASKED or now >= decision.renew_at:
+                self.want(decision)  # whoever asked before has left, or nobody needed it by then
             return decision
         decision = Decision(origin, question)
         self._remember(key, decision)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from laps.auth.refusals import AuthError
+from laps.edge.decisions import Depending
 from laps.edge.quicr_access import words_of
 from laps.sessions.quicr import Closed
 from laps.types import Location
@@ -26,7 +27,7 @@ from laps.wire.quicr.messages import (
 )
 
 if TYPE_CHECKING:
-    from laps.edge.decisions import Decision, Depending
+    from laps.edge.decisions import Decision
     from laps.edge.edge import Edge
     from laps.edge.quicr_access import QuicrAccess
     from laps.sessions.quicr import ControlStream, Event, QuicrSession
@@ -48,7 +49,7 @@ class Waiting:
     "The publisher has closed its stream: that was all."
 
 
-class WaitingClient(Protocol):
+class WaitingClient(Depending, Protocol):
     """The client whose streams wait."""
 
     access: QuicrAccess
@@ -158,6 +159,9 @@ class WaitingStreams:
         """It is not wanted any more, before it was granted."""
         self._drop(waiting)
         client.access.withdrawn(waiting.stream.id)
+        decision = waiting.decision
+        if not any(it.decision is decision for it in self._all.values()):
+            decision.waiting.pop(client, None)
         client.session.close(waiting.stream)
 
     # -- what is held ------------------------------------------------------------------------------

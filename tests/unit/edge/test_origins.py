@@ -706,6 +706,43 @@ def test_nobody_is_asked_for_a_client_that_has_left_the_queue() -> None:
     assert stage.take() == []
 
 
+def test_a_question_that_nobody_waited_for_is_asked_when_somebody_does() -> None:
+    stage = OriginStage(origin(concurrent=1))
+    stage.quicr().subscribe(f"{MEDIA}/first")
+    leaving = stage.quicr()
+    leaving.subscribe(NAME)
+    leaving.leave()
+    stage.answer(allow=True)
+    assert stage.take() == []
+    media = stage.quicr().subscribe(NAME)
+    stage.answer(allow=True)
+    assert reasons(media) == [(Response.OK, "")]
+
+
+def test_a_request_that_was_withdrawn_in_the_queue_is_not_asked_about() -> None:
+    stage = OriginStage(origin(concurrent=1))
+    app = stage.quicr()
+    app.subscribe(f"{MEDIA}/first")
+    app.subscribe(NAME).close()
+    reader = stage.moqt()
+    reader.say(Unsubscribe(reader.subscribe(f"{MEDIA}/other")))
+    stage.answer(allow=True)
+    assert stage.take() == []
+
+
+@BOTH
+def test_what_a_client_asked_and_has_ended_is_not_remembered(dialect: Dialect) -> None:
+    stage = OriginStage(dialect=dialect)
+    app = stage.moqt()
+    app.request(TrackStatus(0, track_name(NAME)))
+    stage.answer(allow=True, keep_s=1000)
+    for _ in range(300):
+        app.request(TrackStatus(0, track_name(NAME)))
+        stage.net.run(3.0)  # nobody publishes it: it is refused
+    assert len(app.client.access._decisions) < 100
+    assert stage.counters.calls == 1
+
+
 # -- how long a grant lasts ------------------------------------------------------------------------
 
 
