@@ -316,6 +316,11 @@ class Access:
         public = () if origin is not None else (authority.public,)
         return any(grant.allows(action, namespace, name) for grant in (*shown, *public))
 
+    def may_publish(self, namespace: Namespace, name: bytes) -> bool:
+        """Whether a track may come from it, by what was valid when that was last looked at."""
+        actions = (Action.PUBLISH, Action.PUBLISH_NAMESPACE)
+        return any(self.has(action, namespace, name) for action in actions)
+
     def may_connect(self, now: float) -> AuthError | None:
         """Why the session has to end; None if it may go on."""
         if not self.grants and not self._authority.needs_token:

@@ -13,6 +13,7 @@ from laps.edge.asking import PAUSE_FIRST_S
 from laps.wire.moqt.codes import DoneCode, RequestCode
 from laps.wire.moqt.dialect import DRAFT14, DRAFT16
 from laps.wire.moqt.messages import (
+    Fetch,
     FetchCancel,
     Publish,
     PublishDone,
@@ -470,6 +471,20 @@ def test_a_namespace_that_is_granted_has_all_tracks_below_it(dialect: Dialect) -
     reader.subscribe(f"{MEDIA}/others/t")  # whose origin has granted the publisher nothing
     stage.answer(allow=True)
     assert [it[0] for it in errors(reader)] == [RequestCode.UNAUTHORIZED]
+
+
+@BOTH
+def test_fetch_does_not_go_to_a_publisher_that_an_origin_has_granted_nothing(
+    dialect: Dialect,
+) -> None:
+    stage = OriginStage(origin("inner", "top/inner"), dialect=dialect)
+    publisher, reader = stage.moqt(), stage.moqt()
+    publisher.publish_namespace("top")  # which is nobody's
+    reader.fetch("top/inner/t", (0, 0), (1, 0))
+    stage.answer(allow=True)
+    assert not any(isinstance(it, Fetch) for it in publisher.heard)
+    reader.fetch("top/other/t", (0, 0), (1, 0))
+    assert any(isinstance(it, Fetch) for it in publisher.heard)
 
 
 # -- what an origin is shown, and who asks it ------------------------------------------------------
