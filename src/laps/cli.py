@@ -304,8 +304,14 @@ def _say_ready(runner: Runner, admin: Admin | None) -> None:
         f"peers={runner.peer_address or 'none'} "
         f"sha256={runner.identity.fingerprint} "
         f"admin={'none' if admin is None else admin.address} "
-        f"auth={'everybody' if runner.config.auth.keys is None else 'keys'}"
+        f"auth={_who_decides(runner.config)}"
     )
+
+
+def _who_decides(config: Config) -> str:
+    """Who may say what clients do: everybody, the keys of the relay, or origins for their names."""
+    by = [] if config.auth.keys is None else ["keys"]
+    return ",".join(by + ["origins"] * bool(config.origins)) or "everybody"
 
 
 def _print_line(line: str) -> None:

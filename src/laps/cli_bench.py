@@ -269,6 +269,35 @@ def bench_admin_command(
         raise typer.Exit(1)
 
 
+@bench.command("auth", epilog="Example: laps bench auth --rounds 20")
+def bench_auth_command(
+    sessions: Annotated[int, typer.Option(min=1, help="So many in a turn.")] = 100,
+    objects: Annotated[int, typer.Option(min=1, help="So many in a turn.")] = 5_000,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns with keys, and without.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """What tokens cost a relay: its time for a session and for an object, with keys and without.
+
+    Exit status 1 if a session takes 5 % more with them, or an object takes more.
+    """
+    from laps.bench import auth as bench_auth
+    from laps.bench.tables import table_of
+
+    with err.status("measuring") as status:
+        results = bench_auth.measure(sessions, objects, rounds, status.update)
+    if as_json:
+        _print_line(json.dumps(as_mapping(results), indent=2))
+    else:
+        caption = (
+            "The processor time of two relays, in turns; ratios are medians of turns side by side."
+        )
+        out.print(
+            table_of(results, "A relay that asks for tokens, beside one that does not", caption)
+        )
+    if not all(result.holds() for result in results):
+        raise typer.Exit(1)
+
+
 @bench.command("plan", epilog="Example: laps bench plan --generate tracks=20e6,subscriptions=200e6")
 def bench_plan_command(
     generate: Annotated[

@@ -13,12 +13,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
 from laps.errors import ConfigError, InvalidText, quote
-from laps.files import convert, read_toml, refuse, suggest
+from laps.files import convert, read_rows, read_toml, refuse, suggest
 from laps.types import Address, Network, NodeId, parse_node_id
 
 KIB = 1024
@@ -122,6 +123,41 @@ def _parse_networks(value: object) -> tuple[Network, ...]:
             problem = "must be an IP address, or a network of them like 192.0.2.0/24"
             raise InvalidText("address", text, problem) from None
     return tuple(made)
+
+
+def _parse_namespaces(value: object) -> tuple[str, ...]:
+    texts = tuple(msgspec.convert(value, list[str]))
+    for text in texts:
+        if not text or not all(text.split("/")):
+            problem = 'is no namespace: write it like "live/news", without empty parts'
+            raise InvalidText("namespace", text, problem)
+    return texts
+
+
+def _parse_digits(value: object) -> tuple[str, ...]:
+    texts = tuple(text.lower() for text in msgspec.convert(value, list[str]))
+    for text in texts:
+        if re.fullmatch("[0-9a-f]{1,32}", text) is None:
+            problem = "must be 1 to 32 hexadecimal digits, as the names of 16 bytes begin"
+            raise InvalidText("id", text, problem)
+    return texts
+
+
+def _parse_url(value: object) -> str:
+    text = msgspec.convert(value, str)
+    try:
+        url = urlsplit(text)
+        host, _ = url.hostname, url.port
+    except ValueError:
+        raise InvalidText("URL", text, "is no URL") from None
+    if url.scheme not in ("http", "https") or not host or not text.isascii() or " " in text:
+        raise InvalidText("URL", text, "is no URL of HTTPS, like https://media.example/laps")
+    if url.username is not None or url.password is not None or url.fragment:
+        raise InvalidText("URL", text, "must have no user and no #: both are not sent")
+    if url.scheme == "http" and not Address(host, url.port or 80).is_loopback:
+        problem = "would send tokens in the clear: write https, or a server on this machine"
+        raise InvalidText("URL", text, problem)
+    return text
 
 
 def _parse_path(value: object) -> Path:
@@ -231,6 +267,38 @@ _Texts = Annotated[tuple[str, ...], Meta(description='a list like ["relay.exampl
 _Namespaces = Annotated[
     tuple[str, ...], Meta(description='a list of namespaces like ["demo", "live/news"]')
 ]
+# The label of a metric, and a part of a name: no slashes and nothing that is not seen.
+_OriginName = Annotated[
+    str,
+    Meta(
+        pattern="^[!-.0-~]{1,64}$",
+        description='a name like "media.example": up to 64 letters, digits and signs, no slash',
+    ),
+]
+_OriginNamespaces = Annotated[
+    tuple[str, ...] | None,
+    Meta(
+        description='a list of namespaces like ["live", "media.example/room"]',
+        extra={"parse": _parse_namespaces},
+    ),
+]
+_Digits = Annotated[
+    tuple[str, ...],
+    Meta(
+        description='a list like ["00000102"]: 1 to 32 hexadecimal digits each',
+        extra={"parse": _parse_digits},
+    ),
+]
+_Url = Annotated[
+    str,
+    Meta(
+        description='a URL like "https://media.example/laps"',
+        extra={"parse": _parse_url},
+    ),
+]
+_Timeout = Annotated[float, Meta(ge=0.1, le=60, description="a number from 0.1 to 60")]
+_Concurrent = Annotated[int, Meta(ge=1, le=1000, description="a whole number from 1 to 1000")]
+_Queue = Annotated[int, Meta(ge=1, le=100_000, description="a whole number from 1 to 100000")]
 _Join = Annotated[Literal["draft", "group"], Meta(description='"draft" or "group"')]
 _Drafts = Annotated[
     tuple[Literal[14, 16], ...],
@@ -363,6 +431,38 @@ class AuthConfig(msgspec.Struct, frozen=True, kw_only=True):
     # How far the clocks of those who sign tokens may be from ours: a token is taken this long
     # before and after its time. People's machines are right within a minute or so.
     skew_s: _MaybeSeconds = 60.0
+
+
+class OriginConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """[[origins]]: whose names are whose, and who decides about them. See docs/security.md."""
+
+    # What it is called, in metrics and refusals, and the first part of its QUICR names.
+    name: _OriginName
+    # What its names begin with. None: the name alone.
+    namespaces: _OriginNamespaces = None
+    # Or, of QUICR names of 16 bytes, the digits that they begin with.
+    ids: _Digits = ()
+    # Who decides: the keys in this file or folder, as [auth].keys,
+    keys: _File = None
+    # with what they have revoked; None: the file `revoked` beside them,
+    revoked: _File = None
+    # and what its tokens may name as their audience;
+    audience: _Texts = ()
+    # or its own server, which is asked about every action.
+    api: _Url = ""
+    # Whose certificate that server has to have (PEM). None: what the system trusts.
+    authorities: _Path = None
+    # A client waits so long at most, and what fails by then is refused: a person notices more.
+    timeout_s: _Timeout = 5.0
+    # Requests at a time: at 10 ms each, three thousand a second.
+    concurrent: _Concurrent = 32
+    # Questions that wait for their turn: more could not be answered in time.
+    queue: _Queue = 1000
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """What its names begin with."""
+        return (self.name,) if self.namespaces is None else self.namespaces
 
 
 class QuicrConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -556,6 +656,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     egress: EgressConfig = EgressConfig()
     clients: ClientsConfig = ClientsConfig()
     auth: AuthConfig = AuthConfig()
+    origins: tuple[OriginConfig, ...] = ()
     quicr: QuicrConfig = QuicrConfig()
     cache: CacheConfig = CacheConfig()
     discovery: DiscoveryConfig = DiscoveryConfig()
@@ -600,16 +701,22 @@ def load_config(path: Path) -> Config:
 
 
 def config_from_mapping(mapping: Mapping[str, object], source: str) -> Config:
-    """Read the sections of a parsed TOML file; `source` names it in a refusal."""
+    """Read the sections of a parsed TOML file; `source` names it in a refusal.
+
+    Of what there may be several, each is a table of its own: [[origins]].
+    """
     values: dict[str, object] = {}
+    origins = tuple(read_rows(OriginConfig, mapping, "origins", source))
     for section, content in mapping.items():
+        if section == "origins":
+            continue
         if isinstance(content, Mapping):
             _require_section(section, f"{source}: [{_show_key(section)}]")
             values |= {f"{section}.{key}": value for key, value in content.items()}
         else:
             _require_section(section, f"{source}: {_show_key(section)} = {quote(content)}")
             refuse(source, section, content, f"must be a section: [{section}]")
-    return override(Config(), values, source)
+    return override(Config(origins=origins), values, source)
 
 
 def override(config: Config, values: Mapping[str, object], source: str) -> Config:
@@ -623,6 +730,8 @@ def override(config: Config, values: Mapping[str, object], source: str) -> Confi
         shown = "…" if _may_be_secret(name, key) else quote(value)
         where = f"{source}: {_show_key(name)}.{_show_key(key)} = {shown}"
         _require_section(name, where)
+        if name == "origins":
+            raise ConfigError(f"{where}: there may be several: write them as [[origins]] in a file")
         known = sections[name].__struct_fields__
         if key not in known:
             raise ConfigError(f"{where}: unknown key{suggest(key, known, f'known in [{name}]')}")
@@ -669,6 +778,7 @@ def _check(config: Config, source: str) -> None:
         refuse(source, "tls.self_signed", False, problem)
     _check_admin(config.admin, source)
     _check_auth(config.auth, source)
+    _check_origins(config.origins, source)
     if quic.keepalive_s >= quic.idle_timeout_s:
         problem = f"must be below quic.idle_timeout_s = {quote(quic.idle_timeout_s)}"
         refuse(source, "quic.keepalive_s", quic.keepalive_s, problem)
@@ -711,6 +821,31 @@ def _check_auth(auth: AuthConfig, source: str) -> None:
         if value := getattr(auth, key):
             problem = "means nothing without keys, as everybody may do everything: set auth.keys"
             refuse(source, f"auth.{key}", value, problem)
+
+
+def _check_origins(origins: tuple[OriginConfig, ...], source: str) -> None:
+    """Every name has one origin at most, and every origin one that decides."""
+    taken: dict[tuple[str, str], str] = {}
+    for number, origin in enumerate(origins, start=1):
+        where = f"{source}: origins[{number}]"
+        if (origin.keys is None) == (not origin.api):
+            both = "has both keys and an api: leave one of them out"
+            neither = "has nobody who decides: set keys or api"
+            refuse(where, "name", origin.name, neither if origin.keys is None else both)
+        for key in ("revoked", "audience") if origin.keys is None else ("authorities",):
+            if value := getattr(origin, key):
+                which = "keys" if origin.keys is None else "api"
+                refuse(where, key, str(value), f"means nothing without {which}")
+        named = [("name", origin.name)]
+        named += [("namespaces", text) for text in origin.prefixes]
+        named += [("ids", text) for text in origin.ids]
+        for key, text in named:
+            if text.partition("/")[0] == "laps" and key == "namespaces":
+                refuse(where, key, text, "is what relays publish of themselves: no origin has it")
+            if (other := taken.setdefault((key, text), origin.name)) != origin.name:
+                refuse(where, key, text, f"is that of the origin {quote(other)} already")
+        if (first := taken.setdefault(("origin", origin.name), str(number))) != str(number):
+            refuse(where, "name", origin.name, f"is that of origins[{first}] already")
 
 
 def _check_proofs(config: Config, source: str) -> None:

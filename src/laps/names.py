@@ -22,6 +22,9 @@ Namespace = tuple[bytes, ...]
 NamespaceLike = str | bytes | Sequence[str | bytes]
 "`demo/clock`, or a sequence with each part as text or bytes."
 
+BINARY_NAMESPACE: Final = (b"quicr",)
+"Where the tracks are that QUICR names by 16 bytes, each under their hexadecimal digits."
+
 # What MoQT allows a namespace alone, and together with a name.
 MAX_NAMESPACE_FIELDS: Final = 32
 MAX_FULL_NAME_BYTES: Final = 4096

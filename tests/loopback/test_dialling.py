@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import socket
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from laps.config import Config, PeeringConfig, override
 from laps.net import diallers
@@ -19,6 +14,7 @@ from laps.net.diallers import Diallers, address_towards, trust_of
 from laps.net.quic import Endpoint
 from laps.net.runner import Runner
 from laps.types import Address, DataDirection
+from support.certificates import CertificateAuthority
 from support.engines import Recorder
 from support.loopback import listening, on_loop, until
 from support.relays import App
@@ -33,53 +29,6 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner_module, "REDIAL_FIRST_S", 0.02)
-
-
-class _Authority:
-    """A private authority, and certificates that it signed."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _name("the peers' authority")
-        self.path = folder / "authority.pem"
-        made = self._builder(self._name, self._key, ca=True).sign(self._key, hashes.SHA256())
-        self.path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-
-    def certificate(self) -> dict[str, str]:
-        key = ec.generate_private_key(ec.SECP256R1())
-        host = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
-        builder = self._builder(_name("a relay"), key, ca=False).add_extension(host, False)
-        certificate = builder.sign(self._key, hashes.SHA256())
-        paths = self._folder / "relay.pem", self._folder / "relay.key"
-        paths[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-        paths[1].write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
-        )
-        return {"tls__certificate": str(paths[0]), "tls__key": str(paths[1])}
-
-    def _builder(
-        self, name: x509.Name, key: ec.EllipticCurvePrivateKey, *, ca: bool
-    ) -> x509.CertificateBuilder:
-        now = datetime.now(UTC)
-        return (
-            x509.CertificateBuilder()
-            .subject_name(name)
-            .issuer_name(self._name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(hours=1))
-            .not_valid_after(now + timedelta(days=1))
-            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), True)
-        )
-
-
-def _name(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
 
 
 # -- ports -----------------------------------------------------------------------------------------
@@ -209,7 +158,7 @@ async def test_a_peer_is_known_by_the_fingerprint_of_its_certificate(
 async def test_peers_are_known_by_a_private_authority(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    authority = _Authority(tmp_path)
+    authority = CertificateAuthority(tmp_path)
     async with lab() as net:
         known = await net.relay("edge", **authority.certificate())
         unknown = await net.relay("edge")

@@ -529,9 +529,11 @@ def edge_tables(edge: Edge) -> dict[str, int]:
             edge.relay.pressure,
             edge.statuses,
             edge.watches,
+            edge.origins,
         )
         for name, table in vars(owner).items()
-        if isinstance(table, dict | list | set) and name not in ("_askers", "_stubs")
+        if isinstance(table, dict | list | set)
+        and name not in ("_askers", "_stubs", "_lines", "counters")
     }
 
 

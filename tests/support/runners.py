@@ -6,18 +6,25 @@ import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from laps.config import Config, override
+from laps.config import config_from_mapping, override
 from laps.net.runner import Runner
 from laps.types import AnnounceInfo, hash_bytes, hash_track
 from laps.wire.subscribe import encode_subscribe
 from support.relays import App, track_name
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
 
-def start(stack: AsyncExitStack, node_id: str, *peers: Runner, **settings: Any) -> Runner:
+def start(
+    stack: AsyncExitStack,
+    node_id: str,
+    *peers: Runner,
+    origins: Sequence[dict[str, Any]] = (),
+    **settings: Any,
+) -> Runner:
     """A relay that wastes no time and is closed at the end; `node__type` is the key `node.type`."""
+    config = config_from_mapping({"origins": list(origins)}, "test")
     values: dict[str, Any] = {
         "node.id": node_id,
         "peering.listen": "127.0.0.1:0",
@@ -28,7 +35,7 @@ def start(stack: AsyncExitStack, node_id: str, *peers: Runner, **settings: Any) 
         "relay.drain_s": 0.05,
         **{key.replace("__", "."): value for key, value in settings.items()},
     }
-    runner = Runner(override(Config(), values, "test"))
+    runner = Runner(override(config, values, "test"))
     stack.push_async_callback(runner.close)
     return runner
 

@@ -8,9 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from laps.config import Config, config_from_mapping, load_config, override
+from laps.config import Config, OriginConfig, config_from_mapping, load_config, override
 from laps.errors import ConfigError
 from laps.types import Address, parse_node_id
+
+SECTIONS = [name for name in Config.__struct_fields__ if name != "origins"]
+"Those that there are one of."
 
 
 def read(text: str) -> Config:
@@ -120,6 +123,20 @@ fingerprints."192.0.2.3:33434" = "ABABABABABABABABABABABABABABABABABABABABABABAB
         public_subscribe = ["demo", "live/news"]
         needs_token = false
         skew_s = 5
+        [[origins]]
+        name = "media.example"
+        namespaces = ["live", "media.example/room"]
+        ids = ["00FF"]
+        api = "https://media.example/laps"
+        authorities = "ca.pem"
+        timeout_s = 2
+        concurrent = 4
+        queue = 10
+        [[origins]]
+        name = "other.example"
+        keys = "other.pub.json"
+        revoked = "gone"
+        audience = ["relay.example"]
         [quicr]
         enabled = false
         subscription_s = 0
@@ -159,8 +176,14 @@ fingerprints."192.0.2.3:33434" = "ABABABABABABABABABABABABABABABABABABABABABABAB
     assert config.clients.redirect == Address("2001:db8::1", 443)
     assert (config.tls.certificate, config.tls.key) == (Path("cert.pem"), Path("key.pem"))
     assert not config.tls.is_self_signed
+    media, other = config.origins
+    assert (media.prefixes, media.ids) == (("live", "media.example/room"), ("00ff",))
+    assert (media.timeout_s, media.concurrent, media.queue) == (2.0, 4, 10)
+    assert (media.api, media.authorities) == ("https://media.example/laps", Path("ca.pem"))
+    assert (other.prefixes, other.keys) == (("other.example",), Path("other.pub.json"))
+    assert (other.revoked, other.audience) == (Path("gone"), ("relay.example",))
     default = Config()
-    for section in Config.__struct_fields__:
+    for section in SECTIONS:
         written, unwritten = getattr(config, section), getattr(default, section)
         same = [
             key
@@ -280,7 +303,10 @@ def test_a_long_value_is_cut() -> None:
 
 
 def test_every_field_says_what_would_be_right() -> None:
-    for section in Config.__struct_fields__:
+    for key in OriginConfig.__struct_fields__:
+        with pytest.raises(ConfigError, match=rf"x: origins\[1\]: {key} = \[\[\]\]: must be "):
+            config_from_mapping({"origins": [{key: [[]]}]}, "x")
+    for section in SECTIONS:
         for key in getattr(Config(), section).__struct_fields__:
             is_token = section == "admin" and key in ("token", "read_token")
             shown = "…" if is_token else r"\[\[\]\]"
@@ -405,7 +431,7 @@ def test_defaults_pass_their_own_checks() -> None:
             for key, value in msgspec.structs.asdict(getattr(Config(), section)).items()
             if isinstance(value, (int, float, str))
         }
-        for section in Config.__struct_fields__
+        for section in SECTIONS
     }
     assert config_from_mapping(written, "defaults") == Config()
 
@@ -461,3 +487,54 @@ def test_a_peer_is_dialled_for_control_once() -> None:
         with pytest.raises(ConfigError, match="dialled for control more than once"):
             read(text)
     assert read('[peering]\ncontrol = ["192.0.2.1:1"]\ndata = ["192.0.2.1:1"]')
+
+
+# -- origins ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ('name = "a"', 'origins[1]: name = "a": has nobody who decides: set keys or api'),
+        ('name = "a"\napi = "https://a"\nkeys = "k"', "has both keys and an api"),
+        ('api = "https://a"', "origins[1]: name is missing: give a name like"),
+        ('name = "a/b"\nkeys = "k"', "no slash"),
+        ('name = "a"\napi = "a.example"', "is no URL of HTTPS"),
+        ('name = "a"\napi = "ftp://a"', "is no URL of HTTPS"),
+        ('name = "a"\napi = "https://u:p@a"', "must have no user"),
+        ('name = "a"\napi = "https://a:x"', "is no URL"),
+        ('name = "a"\napi = "http://a.example"', "would send tokens in the clear: write https"),
+        ('name = "a"\napi = "http://192.0.2.1/x"', "would send tokens in the clear"),
+        ('name = "a"\nkeys = "k"\nauthorities = "ca"', "means nothing without api"),
+        ('name = "a"\napi = "https://a"\naudience = ["x"]', "means nothing without keys"),
+        ('name = "a"\nkeys = "k"\nnamespaces = ["x//y"]', "is no namespace"),
+        ('name = "a"\nkeys = "k"\nnamespaces = ["laps/plan"]', "is what relays publish"),
+        ('name = "laps"\nkeys = "k"', "is what relays publish"),
+        ('name = "a"\nkeys = "k"\nids = ["0g"]', "must be 1 to 32 hexadecimal digits"),
+        ('name = "a"\nkeys = "k"\ntimeout_s = 0', "must be a number from 0.1 to 60"),
+        ('name = "a"\nkeys = "k"\nkey = 1', "unknown key, did you mean keys?"),
+        (
+            'name = "a"\nkeys = "k"\n[[origins]]\nname = "b"\nkeys = "k"\nnamespaces = ["a"]',
+            'origins[2]: namespaces = "a": is that of the origin "a" already',
+        ),
+        (
+            'name = "a"\nkeys = "k"\n[[origins]]\nname = "a"\nkeys = "k"\nnamespaces = ["b"]',
+            'origins[2]: name = "a": is that of origins[1] already',
+        ),
+    ],
+)
+def test_an_origin_is_refused_with_what_would_be_right(lines: str, problem: str) -> None:
+    assert problem in refusal(f"[[origins]]\n{lines}")
+
+
+def test_an_origin_on_this_machine_may_be_asked_in_the_clear() -> None:
+    for host in ("127.0.0.1", "[::1]", "localhost"):
+        (origin,) = read(f'[[origins]]\nname = "a"\napi = "http://{host}:8/x"').origins
+        assert origin.api == f"http://{host}:8/x"
+
+
+def test_origins_are_tables_and_come_from_a_file() -> None:
+    assert "must be tables: [[origins]]" in refusal('[origins]\nname = "a"')
+    with pytest.raises(ConfigError, match=r"write them as \[\[origins\]\] in a file"):
+        override(Config(), {"origins.name": "a"}, "--set")
+    assert override(read('[[origins]]\nname = "a"\nkeys = "k"'), {"node.id": "1:1"}, "x").origins

@@ -10,7 +10,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from laps.config import Config, load_config, override
+from laps.config import Config, OriginConfig, load_config, override
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -165,7 +165,10 @@ def test_the_example_configuration_has_every_key_and_is_what_a_relay_does_withou
     config = load_config(ROOT / "examples" / "relay.toml")
     written = tomllib.loads((ROOT / "examples" / "relay.toml").read_text())
     default = Config()
-    for section in Config.__struct_fields__:
+    example = (ROOT / "examples" / "relay.toml").read_text()
+    for key in OriginConfig.__struct_fields__:
+        assert f"\n# {key} = " in example.partition("# [[origins]]")[2].partition("\n[")[0]
+    for section in [name for name in Config.__struct_fields__ if name != "origins"]:
         keys = set(getattr(default, section).__struct_fields__)
         assert set(written[section]) == keys - WITHOUT_DEFAULT.get(section, set())
     assert config == override(default, {"node.id": "1.2:1234"}, "test")

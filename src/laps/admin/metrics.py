@@ -1,8 +1,8 @@
 """What Prometheus scrapes: gauges and counters of the relay, its peers and its clients.
 
 A field of a page that is marked as a series is one, with its description as the HELP line. Series
-are by peer, by protocol and by kind of close. None is by track or by client: there may be a hundred
-thousand, and `/v1/tracks` has them. What is gathered is gathered when a scrape asks for it.
+are by peer, by protocol, by origin and by kind of close. None is by track or by client: there may
+be a hundred thousand, and `/v1/tracks` has them. What is gathered is gathered when a scrape asks.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from prometheus_client.registry import Collector
 
 from laps.admin.answers import in_slices
 from laps.admin.rows import network, relay, tracks
-from laps.admin.rows.clients import transport_of
+from laps.admin.rows.clients import origins, transport_of
 from laps.admin.rows.sources import carried_counts
+from laps.admin.schema.clients import OriginState
 from laps.admin.schema.fields import LABEL, Series
 from laps.admin.schema.network import Peer
 from laps.admin.schema.relay import Node, Plan, Ready
@@ -72,7 +73,7 @@ def _labels_of(kind: type[Row]) -> list[str]:
 
 
 _NODE, _PLAN, _READY = series_of(Node), series_of(Plan), series_of(Ready)
-_PEER, _CACHE = series_of(Peer), series_of(Cache)
+_PEER, _CACHE, _ORIGIN = series_of(Peer), series_of(Cache), series_of(OriginState)
 _INFO: Final = _labels_of(Node)
 
 
@@ -152,6 +153,13 @@ class RelayCollector(Collector):
         for key, count in sorted(self._runner.edge.context.authority.refused.items()):
             refused.add_metric(key, count)
         yield refused
+        table = origins(self._runner)
+        rows = [row for key in table.keys if (row := table.row(key)) is not None]
+        for series in _ORIGIN:
+            by_origin: Any = series.family("laps_origin", ["origin"])
+            for row in rows:
+                by_origin.add_metric([row.origin], series.value(row))
+            yield by_origin
 
     def _tables(self) -> Iterator[Metric]:
         here = self._runner.relay

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from laps.admin.auth import OPEN_PATHS
-from laps.admin.schema.clients import Clients, Closes, OneClient
+from laps.admin.schema.clients import Clients, Closes, OneClient, Origins
 from laps.admin.schema.fields import ListPage, Page
 from laps.admin.schema.network import Announces, Nodes, OneNode, Peers, Subscribes
 from laps.admin.schema.relay import Alive, Counters, Done, Error, Events, Node, Ready
@@ -22,7 +22,8 @@ PAGES: Final[tuple[type[Page], ...]] = (
     Counters,
     Alive,
     Ready,
-    *(Peers, Nodes, Subscribes, Announces, Tracks, Fib, NodeSets, Cache, Clients, Closes, Events),
+    *(Peers, Nodes, Subscribes, Announces, Tracks, Fib, NodeSets, Cache, Clients, Origins),
+    *(Closes, Events),
     *(OneNode, OneTrack, OneClient),
 )
 

@@ -13,7 +13,7 @@ from laps.admin.answers import in_slices, json_answer, list_answer, number
 from laps.admin.rows import clients, flows, network, relay, tracks
 from laps.admin.rows.relay import Traffic, Wall
 from laps.admin.rows.texts import node_text
-from laps.admin.schema.clients import Clients, Closes, OneClient
+from laps.admin.schema.clients import Clients, Closes, OneClient, Origins
 from laps.admin.schema.network import Announces, Nodes, OneNode, Peers, Subscribes
 from laps.admin.schema.relay import Alive, Counters, Events, Node, Ready
 from laps.admin.schema.tracks import Cache, Fib, NodeSets, OneTrack, Tracks
@@ -153,6 +153,10 @@ async def _one_client(request: Request) -> Response:
     return json_answer(page)
 
 
+async def _origins(request: Request) -> Response:
+    return _list(request, Origins, clients.origins(_runner(request)), Wall())
+
+
 # -- for machines ----------------------------------------------------------------------------------
 
 
@@ -196,6 +200,7 @@ ROUTES: Final = [
     Route(Cache.path, _cache),
     Route(Clients.path, _clients),
     Route(OneClient.path, _one_client),
+    Route(Origins.path, _origins),
     Route(Counters.path, _counters),
     Route(Closes.path, _closes),
     Route(Events.path, _events),

@@ -9,6 +9,8 @@
     keys       one key, and a set of them by key id
     key_files  keys and revocations from files, read again when these change
     judge      Verifier: a token and the time in, a Grant or an AuthError out
+    origins    whose a name is, and what is asked of an origin
+    origin_api that question and its answer, as JSON
     bounds     what a relay with a key may be, and speak for
     peers      what relays prove to each other with
     issue      new tokens, for `laps token sign` and for tests

@@ -191,6 +191,8 @@ class Grant:
     limits: Limits = field(default=Limits())
     revalidate_s: float | None = None
     """`moqt-reval`: how often the token has to be verified again; None: never."""
+    origin: str = ""
+    """Whose key that is: the grant counts for names of that origin only; empty: the relay's own."""
 
     def allows(self, action: Action, namespace: Namespace = (), name: bytes | None = None) -> bool:
         """Whether an action on a name is allowed.

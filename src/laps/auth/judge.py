@@ -67,10 +67,15 @@ class Verifier:
         max_bytes: int = MAX_TOKEN_BYTES,
         max_cached: int = MAX_CACHED,
         own: Key | None = None,
+        origin: str = "",
     ) -> None:
-        """`own` is a key beside the others, of the relay itself; it is found by its id alone."""
+        """`own` is a key beside the others, of the relay itself; it is found by its id alone.
+
+        `origin` is whose keys these are; empty: the relay's own.
+        """
         self.keys = keys
         self._own = own
+        self.origin = origin
         self.revoked = revoked or Revoked()
         self.signatures = 0
         """How many were checked."""
@@ -155,6 +160,7 @@ class Verifier:
             key_fingerprint=key.fingerprint,
             limits=claims.limits,
             revalidate_s=claims.revalidate_s,
+            origin=self.origin,
         )
         _check_scope(grant, key)
         return _Verified(grant, max(claims.not_before or 0, claims.issued or 0) - skew)

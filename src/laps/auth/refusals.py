@@ -40,6 +40,10 @@ class Reason(StrEnum):
     NO_TOKEN = "no_token"  # noqa: S105 - a label
     NOT_ALLOWED = "not_allowed"
     """What was asked for is not among what the tokens that were shown allow."""
+    ORIGIN_REFUSED = "origin_refused"
+    """The server of the origin whose name it is says no."""
+    ORIGIN_FAILED = "origin_failed"
+    """That server could not be asked, or gave no answer that counts."""
 
     @property
     def outcome(self) -> Outcome:

@@ -22,7 +22,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Final
 
 from laps.bench.process import Process
-from laps.bench.relay_process import RelayProcess, cpu_s
+from laps.bench.relay_process import RelayProcess, worked_s
 from laps.bench.tables import table_of_figures
 from laps.bench.telemetry_clients import Tracks
 from laps.errors import LapsError
@@ -142,18 +142,10 @@ def _take_turns(
 
 
 def _share(pid: int, seconds: float) -> float:
-    began, before = monotonic(), _worked_s(pid)
+    began, before = monotonic(), worked_s(pid)
     sleep(seconds)
-    worked = _worked_s(pid) - before
+    worked = worked_s(pid) - before
     return worked / (monotonic() - began)
-
-
-def _worked_s(pid: int) -> float:
-    """The processor time of a process, to the nanosecond where the system tells it."""
-    try:
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
-    except OSError:
-        return cpu_s(pid)
 
 
 def _write(config: Path, *, enabled: bool) -> None:

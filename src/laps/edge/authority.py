@@ -2,10 +2,12 @@
 
     tokens  -> Authority.read   -> grants, of a session or of one request
     actions -> Authority.judge  -> the grant that allows it, or AuthError with the reason
+            -> Authority.decisions  what the origin says whose name it is, if it is to be asked
 
-A relay without keys is open: everybody may do everything. With keys, what no grant allows is
-refused, but for what the operator has made public. Tokens are a matter of wall time, which a relay
-does not know: the shell sets what has to be added to its own clock.
+A relay without keys and origins is open: everybody may do everything. With keys, what no grant
+allows is refused, but for what the operator has made public. Names of an origin are that origin's
+to decide about, alone: grants of its own keys count, or what its server answers. Tokens are a
+matter of wall time, which a relay does not know: the shell sets what has to be added to its clock.
 """
 
 from __future__ import annotations
@@ -15,12 +17,14 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from laps.auth.grants import Action, Grant, allowing
+from laps.auth.origins import Origins
 from laps.auth.refusals import AuthError, Reason
+from laps.edge.decisions import Decisions
 from laps.names import namespace_text, track_text
 from laps.types import TrackName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from laps.auth.grants import Namespace, Scope
     from laps.auth.judge import Verifier
@@ -36,6 +40,9 @@ _WORDS: Final = {
     Action.TRACK_STATUS: "ask about",
 }
 
+# What concerns no name of one origin alone.
+_WIDE: Final = (Action.CLIENT_SETUP, Action.SUBSCRIBE_NAMESPACE)
+
 
 class Authority:
     """What a relay knows of who may do what."""
@@ -49,8 +56,11 @@ class Authority:
     ) -> None:
         """`public` is what everybody may do; `needs_token`: whoever connects has to show one."""
         self.verifier = verifier
+        "Of the relay's own keys; None: names of no origin are open to everybody."
+        self.origins = Origins()
+        self.decisions = Decisions()
         self.public = Grant("", tuple(public))
-        self.needs_token = needs_token
+        self.asks_for_token = needs_token
         self.wall_s = 0.0
         "Seconds since 1970, less what the relay's clock shows."
         self.refused: Counter[tuple[str, str]] = Counter()
@@ -63,17 +73,39 @@ class Authority:
     @property
     def is_open(self) -> bool:
         """Whether everybody may do everything."""
-        return self.verifier is None
+        return self.verifier is None and not self.origins
+
+    @property
+    def needs_token(self) -> bool:
+        """Whether one has to be shown to connect."""
+        return self.asks_for_token and self.verifier is not None
 
     def looks_at(self, grant: Grant, now: float) -> float:
         """When a grant ends, or has to be looked at again, by the relay's clock."""
         end = inf if grant.until is None else grant.until - self.wall_s
         return end if grant.revalidate_s is None else min(end, now + grant.revalidate_s)
 
-    def read(self, token_type: int, token: bytes, now: float) -> Grant:
-        """What a token allows; AuthError if it is refused."""
-        assert self.verifier is not None  # noqa: S101 - who is open reads no tokens
-        return self.verifier.verify(token_type, token, now + self.wall_s)
+    def read(self, token_type: int, token: bytes, now: float) -> list[Grant]:
+        """What a token allows, by each set of keys that knows it; AuthError if none does."""
+        grants, errors = [], []
+        for verifier in self._verifiers():
+            try:
+                grants.append(verifier.verify(token_type, token, now + self.wall_s))
+            except AuthError as error:
+                errors.append(error)
+        if grants:
+            return grants
+        known = (it for it in errors if it.reason is not Reason.UNKNOWN_KEY)
+        raise (
+            next(known, None)
+            or next(iter(errors), None)
+            or AuthError(Reason.UNKNOWN_KEY, "this relay has no keys to check a token with")
+        )
+
+    def _verifiers(self) -> Iterator[Verifier]:
+        if self.verifier is not None:
+            yield self.verifier
+        yield from (it.verifier for it in self.origins if it.verifier is not None)
 
     def judge(
         self,
@@ -84,17 +116,32 @@ class Authority:
         now: float,
     ) -> Grant:
         """The grant that an action depends on; AuthError if none allows it."""
-        valid = [grant for grant in grants if self.is_valid(grant, now)]
-        found = _find((*valid, self.public), action, namespace, name)
+        origin = self.origins.find(namespace, name)
+        if origin is None and self.verifier is None:
+            return self.public
+        # Who watches a prefix that is wider than an origin is shown what its keys allow below it.
+        is_wide = origin is None and action in _WIDE
+        whose = "" if origin is None else origin.name
+        theirs = [it for it in grants if is_wide or it.origin == whose]
+        valid = [grant for grant in theirs if self.is_valid(grant, now)]
+        public = () if origin is not None else (self.public,)
+        found = _find((*valid, *public), action, namespace, name)
         if found is None:
-            was_allowed = _find(grants, action, namespace, name) is not None
+            was_allowed = _find(theirs, action, namespace, name) is not None
             raise _refusal(action, namespace, name, has_token=bool(grants), ended=was_allowed)
         return found
 
-    def may_see(self, grants: Sequence[Grant], namespace: Namespace, now: float) -> bool:
-        """Whether somebody who watches namespaces is shown this one."""
-        return self.public.may_see(namespace) or any(
-            grant.may_see(namespace) and self.is_valid(grant, now) for grant in grants
+    def may_see(
+        self, grants: Sequence[Grant], namespace: Namespace, name: bytes | None, now: float
+    ) -> bool:
+        """Whether somebody who watches namespaces is shown this one, or a track in it."""
+        origin = self.origins.find(namespace, name)
+        if origin is None and (self.verifier is None or self.public.may_see(namespace)):
+            return True
+        whose = "" if origin is None else origin.name
+        return any(
+            grant.origin == whose and grant.may_see(namespace) and self.is_valid(grant, now)
+            for grant in grants
         )
 
     def count(self, action: Action, error: AuthError) -> None:
@@ -103,10 +150,14 @@ class Authority:
 
     def is_valid(self, grant: Grant, now: float) -> bool:
         """Whether a grant that was read earlier still counts."""
-        if self.verifier is None:
+        verifier = self.verifier
+        if grant.origin:
+            origin = self.origins.get(grant.origin)
+            verifier = None if origin is None else origin.verifier
+        if verifier is None:
             return False
         try:
-            self.verifier.recheck(grant, now + self.wall_s)
+            verifier.recheck(grant, now + self.wall_s)
         except AuthError:
             return False
         return True

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from laps.edge.access import Access
+    from laps.edge.decisions import Decision
     from laps.routing.forwarding import FlowKey
     from laps.sessions.moqt import Wire
     from laps.tracks.publication import Publication
@@ -314,6 +315,18 @@ class EdgeClient:
     def review(self, now: float) -> None:
         """End what it is not allowed any more."""
         raise NotImplementedError
+
+    def decided(self, decision: Decision, now: float) -> None:
+        """As `Depending.decided`."""
+        raise NotImplementedError
+
+    def taken_back(self, now: float) -> None:
+        """As `Depending.taken_back`."""
+        raise NotImplementedError
+
+    def depends_on(self, decision: Decision) -> bool:
+        """As `Depending.depends_on`."""
+        return self.access.uses(decision)
 
     def expire(self, now: float) -> bool:
         """Give up what nobody has explained in time; whether something still waits."""

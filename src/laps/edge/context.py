@@ -79,15 +79,16 @@ class Context:
         return bool(here or self.elsewhere(track))
 
     def publisher(self, track: Track) -> EdgeClient | None:
-        """A client that offers a track and can be asked for ranges, whether or not it was asked."""
-        return next(
-            (
-                client
-                for client in self._offering(track)
-                if isinstance(client, EdgeClient) and client.answers_fetches
-            ),
-            None,
-        )
+        """A client that offers a track and can be asked for ranges, whether or not it was asked.
+
+        It may offer a namespace and not be allowed all below it.
+        """
+        for client in self._offering(track):
+            if isinstance(client, EdgeClient) and client.answers_fetches:
+                name = track.name
+                if name is None or client.access.may_publish(name.namespace, name.name):
+                    return client
+        return None
 
     def has_answering(self, track: Track) -> bool:
         """Whether a client offers a track that says itself whether it has it."""

@@ -6,6 +6,7 @@
     track_status      how far a track is
     watching          who hears of which namespaces
     reviewing         whether clients are still allowed what they were
+    asking            what origins are asked, and what follows from their answers
     endings           how tracks end
     relay_queries     what is asked of other relays, and `relay_requests` what they ask
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from laps.edge.asking import Asking
 from laps.edge.authority import Authority
 from laps.edge.context import Context
 from laps.edge.endings import Endings
@@ -69,6 +71,7 @@ class Edge:
         self.subscribing = Subscribing(context, self.statuses, self.upstream)
         self.watches = Watches(context)
         self.reviews = Reviews(context)
+        self.origins = Asking(context)
         self.endings = Endings(context, self.queries)
         self.requests = RelayRequests(
             context, self.queries, self.fetches, self.statuses, self.endings
@@ -90,6 +93,7 @@ class Edge:
     def client_closed(self, client: EdgeClient, now: float) -> None:
         """A client has left, with all that it offered and wanted."""
         self.clients.pop(client, None)
+        self.origins.client_closed(client)
         self.context.holding.discard(client)
         for serving in list(client.serving.values()):
             serving.cancel(now)
@@ -130,6 +134,7 @@ class Edge:
 
     def perform(self, now: float) -> None:
         """Act on what was written down while a call into the relay, or a client, ran."""
+        self.origins.perform(now)
         received, events = self.relay.reach.received, self._events
         while received or events:
             if received:

@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING
 from laps.edge.client import EdgeClient
 from laps.edge.moqt_access import MoqtAccess
 from laps.edge.moqt_fetches import MoqtFetches
+from laps.edge.moqt_gate import MoqtGate
 from laps.edge.moqt_manners import manners_of
-from laps.edge.moqt_names import name_refusal
 from laps.edge.moqt_offers import Offers, watch_no_more, watch_of
 from laps.edge.moqt_publications import MoqtPublications
 from laps.edge.moqt_published_streams import PublishedStreams
 from laps.edge.moqt_review import review
 from laps.edge.moqt_subscription import MoqtSubscription
+from laps.errors import RemoteProtocolError
 from laps.sessions.moqt import MoqtSession
 from laps.tracks.subscription import SubscriptionState
 from laps.wire.moqt.carried_subscribe import accepted_as
-from laps.wire.moqt.codes import DoneCode, RequestCode, SessionCode, violation
+from laps.wire.moqt.codes import RequestCode, SessionCode, violation
 from laps.wire.moqt.messages import (
     ClientSetup,
     Fetch,
@@ -52,6 +53,7 @@ from laps.wire.moqt.messages import (
 
 if TYPE_CHECKING:
     from laps.edge.client import ClientLink, EdgeSubscription, Rank, RankedStream, Watch
+    from laps.edge.decisions import Decision
     from laps.edge.edge import Edge
     from laps.tracks.publication import Publication
     from laps.tracks.track import Track
@@ -96,6 +98,7 @@ class MoqtClient(EdgeClient):
         self._streams_in = PublishedStreams(edge, self, self.session, self._publishing)
         self._fetches = MoqtFetches(edge, self, self.session)
         self.access = MoqtAccess(edge.context.authority, self.session, url)
+        self._gate = MoqtGate(edge, self, self.session, self.access, self._streams_in)
         self.offers = Offers(self.session)
 
     # -- what the connection tells -----------------------------------------------------------------
@@ -138,6 +141,7 @@ class MoqtClient(EdgeClient):
             self._publishing,
             self._streams_in,
             self._fetches,
+            self._gate,
         )  # which refer to the client: see `net/clients.py`
 
     # -- as `EdgeClient` ---------------------------------------------------------------------------
@@ -178,6 +182,18 @@ class MoqtClient(EdgeClient):
             return
         self._publishing.review(now)
         review(self, self.access, self.session, self.edge.context, now)
+
+    def decided(self, decision: Decision, now: float) -> None:
+        """As `Depending.decided`."""
+        try:
+            for message in self._gate.released(decision, now):
+                self._take(message, now)
+        except RemoteProtocolError as error:
+            self.link.close(error.code, str(error))
+
+    def taken_back(self, now: float) -> None:
+        """As `Depending.taken_back`."""
+        self.edge.reviews.one(self, now)
 
     def expire(self, now: float) -> bool:
         """As `EdgeClient.expire`."""
@@ -238,10 +254,7 @@ class MoqtClient(EdgeClient):
     # -- messages ----------------------------------------------------------------------------------
 
     def _take(self, message: Message, now: float) -> None:  # noqa: C901 - a flat table
-        refusal = name_refusal(message, self.edge.context) or self.access.refusal(message, now)
-        self.edge.reviews.expect(self)
-        if refusal is not None:
-            self._not_allowed(message, *refusal, now)
+        if not self._gate.admits(message, now):
             return
         match message:
             case ClientSetup():
@@ -259,8 +272,9 @@ class MoqtClient(EdgeClient):
             case Unsubscribe(request_id):
                 self._unsubscribed(request_id, now)
             case Publish():
-                if self._publishing.publish(message, now):
-                    self._streams_in.release(message.alias, now)
+                is_taken = self._publishing.publish(message, now)
+                decide = self._streams_in.release if is_taken else self._streams_in.flush
+                decide(message.alias, now)
             case PublishDone():
                 self._publishing.done(message, now)
             case PublishNamespace(request_id, namespace):
@@ -306,18 +320,6 @@ class MoqtClient(EdgeClient):
         # What nobody publishes now somebody may publish in a moment, and we have waited already.
         retry_ms = 0 if code in (RequestCode.DOES_NOT_EXIST, RequestCode.TIMEOUT) else None
         self.session.send(RequestError(request_id, code, reason, retry_ms))
-
-    def _not_allowed(
-        self, message: Message, request_id: int, code: int, reason: str, now: float
-    ) -> None:
-        """Refuse a request; what it updates goes no further, as the drafts have it."""
-        self.refuse(request_id, code, reason, now)
-        if isinstance(message, Publish):
-            self.session.drop_alias(message.alias, request_id)
-        if isinstance(message, RequestUpdate):
-            subscription = self._by_request.get(message.existing_id)
-            if subscription is not None:
-                self.end(subscription, DoneCode.UPDATE_FAILED, reason, now)
 
     def _refused(self, message: RequestError, now: float) -> None:
         match message.kind:

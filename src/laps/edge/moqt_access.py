@@ -33,9 +33,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from laps.edge.authority import Authority
+    from laps.edge.decisions import Decision
     from laps.sessions.moqt import MoqtSession
     from laps.types import TrackName
     from laps.wire.moqt.messages import ClientSetup, Message, Token
+
+
+Refusal = tuple[int, RequestCode, str]
+"The request, the code and the reason."
 
 
 class Asked(NamedTuple):
@@ -74,23 +79,22 @@ class MoqtAccess(Access):
         except AuthError as error:
             raise self.closing(error) from None
 
-    def refusal(self, message: Message, now: float) -> tuple[int, RequestCode, str] | None:
-        """The request, code and reason to refuse a message with; None where it is allowed."""
-        if self.is_open or (asked := self._asked(message)) is None:
+    def refusal(self, message: Message, now: float) -> Refusal | Decision | None:
+        """What to refuse a message with, or to wait for; None where it is allowed."""
+        if self.is_open or (asked := self._asked_for(message)) is None:
             return None
         tokens = _values(getattr(message, "tokens", ()))
         try:
-            self.judge(*asked, tokens, now)
+            return self.judge(*asked, tokens, now)
         except AuthError as error:
             request_id = getattr(message, "request_id", asked.request_id)
             return request_id, RequestCode[error.reason.outcome.name], str(error)
-        return None
 
     def closing(self, error: AuthError) -> MoqtViolation:
         """What a session is closed with that may not be, or not any more."""
         return MoqtViolation(SessionCode[error.reason.outcome.name], str(error))
 
-    def _asked(self, message: Message) -> Asked | None:
+    def _asked_for(self, message: Message) -> Asked | None:
         """What a message asks for; None where it asks for nothing that has to be allowed."""
         match message:
             case Subscribe(request_id, track):
@@ -117,7 +121,7 @@ class MoqtAccess(Access):
         """What a request asked for that is being updated: theirs, or an offer of ours."""
         pending = self._session.incoming.get(request_id)
         if pending is not None:
-            return self._asked(pending.message)
+            return self._asked_for(pending.message)
         track = self._track_of(request_id)
         return None if track is None else _of(request_id, Action.SUBSCRIBE, track)
 
@@ -137,7 +141,7 @@ class MoqtAccess(Access):
     def ended_namespaces(self, now: float) -> Iterator[tuple[int, tuple[bytes, ...], AuthError]]:
         """The PUBLISH_NAMESPACEs that are not allowed any more."""
         for request_id, pending in list(self._session.incoming.items()):
-            if isinstance(pending.message, PublishNamespace):
+            if isinstance(pending.message, PublishNamespace) and not self.waits(request_id):
                 namespace = pending.message.namespace
                 error = self.still(request_id, Action.PUBLISH_NAMESPACE, namespace, None, now)
                 if error is not None:

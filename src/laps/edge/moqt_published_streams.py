@@ -167,6 +167,16 @@ class PublishedStreams:
             else:
                 self._perform(event, now)
 
+    def wait_for(self, alias: int) -> None:
+        """A PUBLISH is not decided on: what comes of its track is held until it is."""
+        self._objects.awaited.add(alias)
+
+    def flush(self, alias: int, now: float) -> None:
+        """What came under an alias is for nobody: its PUBLISH was not granted."""
+        for event in self._objects.flush(alias):
+            self._edge.counters.flushed_streams += 1
+            self._perform(event, now)
+
     def _note_held(self) -> None:
         if self._objects.holding:
             self._edge.context.holding.add(self._client)

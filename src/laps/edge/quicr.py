@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from laps.auth.grants import Action
 from laps.auth.refusals import AuthError
 from laps.edge.client import EdgeClient
-from laps.edge.quicr_access import QuicrAccess, response_of, words_of
+from laps.edge.quicr_access import QuicrAccess, words_of
 from laps.edge.quicr_publication import QuicrPublishing
-from laps.edge.quicr_subscription import QuicrSubscription
+from laps.edge.quicr_review import review
+from laps.edge.quicr_subscription import QuicrSubscription, check_datagrams
+from laps.edge.quicr_waiting import WaitingStreams
 from laps.edge.quicr_wildcards import Wildcards
 from laps.sessions.quicr import Closed, QuicrSession
 from laps.tracks.subscription import SubscriptionState
@@ -37,10 +38,10 @@ from laps.wire.quicr.names import NameRefused, Pattern, decode_name
 
 if TYPE_CHECKING:
     from laps.edge.client import ClientLink, EdgeSubscription, Watch
+    from laps.edge.decisions import Decision
     from laps.edge.edge import Edge
     from laps.edge.quicr_history import QuicrHistory
     from laps.edge.quicr_wildcards import Offer
-    from laps.edge.settings import QuicrCounters
     from laps.sessions.quicr import ControlStream, Event
     from laps.tracks.track import Track
     from laps.types import Address, Location, TrackHash, TrackKey
@@ -61,6 +62,7 @@ class QuicrClient(EdgeClient):
     def __init__(self, edge: Edge, link: ClientLink) -> None:
         super().__init__(link)
         self.edge = edge
+        self._counters = edge.quicr
         self.session = QuicrSession(link.wire)
         self.access = QuicrAccess(edge.context.authority, self.session)
         self._subscriptions: dict[TrackKey, QuicrSubscription] = {}
@@ -70,6 +72,7 @@ class QuicrClient(EdgeClient):
         self.wildcards = Wildcards(self)
         "What it subscribes to with a mask."
         self._publishing = QuicrPublishing(edge, self, self.session)
+        self._waiting = WaitingStreams(edge)
         self._pumping: dict[QuicrSubscription, float] = {}
         self._was_pressed = False
         self._closed = False
@@ -79,10 +82,6 @@ class QuicrClient(EdgeClient):
     def ready(self) -> bool:
         """Whether it has said what it is here for: there is no setup, but a first stream."""
         return self.session.began
-
-    @property
-    def _counters(self) -> QuicrCounters:
-        return self.edge.quicr
 
     # -- what the connection tells -----------------------------------------------------------------
 
@@ -134,21 +133,23 @@ class QuicrClient(EdgeClient):
     def _take(self, events: list[Event], now: float) -> None:
         for event in events:
             stream = event.stream
+            if self._waiting.takes(self, event, now):
+                continue
             if isinstance(event, Closed):
-                self._stream_closed(stream, event.well, now)
+                self.stream_closed(stream, event.well, now)
             elif isinstance(event.message, Authorization):
                 self._shown(stream, event.message, now)
-            elif stream in self._publishing:
-                self._publishing.receive(stream, event.message, now)
-            elif not stream.closed_here:  # or else it was refused, or has ended
-                self._asked(stream, event.message, now)
+            elif (
+                not self.published(stream, event.message, now) and not stream.closed_here
+            ):  # or else it was refused, or has ended
+                self.asked(stream, event.message, now)
 
     def _shown(self, stream: ControlStream, message: Authorization, now: float) -> None:
         """A token, for the connection or for a stream that is open."""
         try:
             self.access.shown(stream, message, now)
         except AuthError as error:
-            self._fail(stream, words_of(error))
+            self.fail(stream, words_of(error))
             return
         self.edge.reviews.expect(self)
         if stream.opening is message:
@@ -157,29 +158,29 @@ class QuicrClient(EdgeClient):
 
     def review(self, now: float) -> None:
         """As `EdgeClient.review`."""
-        for subscription in list(self._by_stream.values()):
-            name, stream = subscription.track.name, subscription.stream
-            own = None if stream.ours else stream.id
-            if name is not None and (
-                error := self.access.still(own, Action.SUBSCRIBE, name.namespace, name.name, now)
-            ):
-                self._end_stream(subscription, response_of(error), words_of(error), now)
-        for stream, prefix in self.wildcards.prefixes():
-            error = self.access.still(stream.id, Action.SUBSCRIBE_NAMESPACE, prefix, None, now)
-            if error is not None:
-                self._unsubscribed(stream, now)
-                self.session.send(stream, SubscribeReply(response_of(error), words_of(error)))
-                self.session.close(stream)
+        review(self, list(self._by_stream.values()), now)
         self._publishing.review(self.access, now)
 
-    def _asked(self, stream: ControlStream, message: Message, now: float) -> None:
+    def decided(self, decision: Decision, now: float) -> None:
+        """As `Depending.decided`."""
+        try:
+            self._waiting.decided(self, decision, now)
+        except QuicrViolation as error:
+            self.link.close(error.code, str(error))
+
+    def taken_back(self, now: float) -> None:
+        """As `Depending.taken_back`."""
+        self.edge.reviews.one(self, now)
+
+    def asked(self, stream: ControlStream, message: Message, now: float) -> None:
+        """As `WaitingClient.asked`."""
         match message:
             case Subscribe():
                 self._subscribed(stream, message, now)
             case SubscribeCancel() | SubscribeReply() if stream.ours:
                 self.wildcards.declined(stream, now)
             case SubscribeCancel():
-                self._unsubscribed(stream, now)
+                self.unsubscribed(stream, now)
                 self.session.close(stream)
             case PublishIntent():
                 self._intends(stream, message, now)
@@ -188,12 +189,20 @@ class QuicrClient(EdgeClient):
             case _:
                 pass  # media on a stream that was refused, or a redirect: of no interest here
 
-    def _stream_closed(self, stream: ControlStream, well: bool, now: float) -> None:
+    def published(self, stream: ControlStream, message: Message, now: float) -> bool:
+        """As `WaitingClient.published`."""
+        if stream not in self._publishing:
+            return False
+        self._publishing.receive(stream, message, now)
+        return True
+
+    def stream_closed(self, stream: ControlStream, well: bool, now: float) -> None:
+        """As `WaitingClient.stream_closed`."""
         if stream in self._publishing:
             self._publishing.stream_closed(stream, now, ok=well)
             return
         subscription = self._by_stream.get(stream.id)
-        self._unsubscribed(stream, now)
+        self.unsubscribed(stream, now)
         if subscription is not None and subscription.queue:
             self.session.abandon(stream, QuicrCode.CANCELLED)
         else:
@@ -203,7 +212,8 @@ class QuicrClient(EdgeClient):
         """As `Reader.say`."""
         self.session.send(stream, message)
 
-    def _fail(self, stream: ControlStream, reason: str) -> None:
+    def fail(self, stream: ControlStream, reason: str) -> None:
+        """As `WaitingClient.fail`."""
         self._counters.refused += 1
         self.session.send(stream, SubscribeReply(Response.FAIL, reason))
         self.session.close(stream)
@@ -218,25 +228,28 @@ class QuicrClient(EdgeClient):
             self.session.send(stream, SubscribeReply(Response.OK))
             return
         if len(self.session.streams) > self.edge.settings.quicr.streams:
-            self._fail(stream, f"{len(self.session.streams) - 1} streams are open: close some")
+            self.fail(stream, f"{len(self.session.streams) - 1} streams are open: close some")
             return
         pattern = Pattern(message.name, message.mask)
         datagram_id = message.datagram_stream_id
         try:
             pattern.check()
-            self.access.check(stream, pattern, now)
+            if (decision := self.access.check(stream, pattern, now)) is not None:
+                self._waiting.add(self, stream, message, decision)
+                return
             self.check_datagrams(datagram_id, None if pattern.is_wild else pattern)
             if not pattern.is_wild and (reason := self.edge.context.no_room_for(pattern.track())):
                 raise NameRefused(reason)
         except NameRefused as refused:
-            self._fail(stream, str(refused))
+            self.fail(stream, str(refused))
             return
         self._watch_expiry(stream, now)
         if pattern.is_wild:
             self.wildcards.watch(stream, pattern, message, now)
         else:
             track = self.edge.context.track(pattern.track(), now)
-            self._renew_elsewhere(track, now)
+            if (older := self._subscriptions.get(track.key)) is not None:
+                self.end_stream(older, Response.EXPIRED, "the name is subscribed to again", now)
             self.session.send(stream, SubscribeReply(Response.OK))
             subscription = self.deliver(stream, track, message.intent, datagram_id, now)
             subscription.renewed_at = now
@@ -245,20 +258,8 @@ class QuicrClient(EdgeClient):
 
     def check_datagrams(self, datagram_id: int | None, pattern: Pattern | None) -> None:
         """Refuse a datagram stream that cannot be, or is another's."""
-        if datagram_id is None:
-            return
-        if not self.link.datagram_bytes:
-            raise NameRefused("this connection takes no datagrams: subscribe in stream mode")
-        for subscription in self._subscriptions.values():
-            same = pattern is not None and subscription.track.name == pattern.track()
-            if subscription.datagram_stream_id == datagram_id and not same:
-                raise NameRefused(f"datagram stream {datagram_id} is in use: choose another")
-
-    def _renew_elsewhere(self, track: Track, now: float) -> None:
-        """A name that is subscribed to again, on another stream: the older one ends."""
-        older = self._subscriptions.get(track.key)
-        if older is not None:
-            self._end_stream(older, Response.EXPIRED, "the name is subscribed to again", now)
+        track = None if pattern is None else pattern.track()
+        check_datagrams(self.link, self._subscriptions.values(), datagram_id, track)
 
     def deliver(
         self,
@@ -297,7 +298,7 @@ class QuicrClient(EdgeClient):
             self._by_stream.pop(stream.id, None)
             subscription.close(now)
 
-    def _unsubscribed(self, stream: ControlStream, now: float) -> None:
+    def unsubscribed(self, stream: ControlStream, now: float) -> None:
         """A subscription has ended; others, with a mask, may want what it was for."""
         names = self.wildcards.found(stream)
         subscription = self._by_stream.get(stream.id)
@@ -307,9 +308,10 @@ class QuicrClient(EdgeClient):
         for name in names:
             self.wildcards.offer_again(self.edge.context.track(name, now))
 
-    def _end_stream(
+    def end_stream(
         self, subscription: QuicrSubscription, response: Response, reason: str, now: float
     ) -> None:
+        """As `ReviewedClient.end_stream`."""
         stream = subscription.stream
         self.forget(stream, now)
         if not stream.ours:
@@ -332,7 +334,7 @@ class QuicrClient(EdgeClient):
                 self.edge.context.at(due, check)
                 return
             self._counters.expired += 1
-            self._unsubscribed(stream, now)
+            self.unsubscribed(stream, now)
             reason = f"it was not renewed for {wait:g} s"
             self.session.send(stream, SubscribeReply(Response.EXPIRED, reason))
             self.session.close(stream)
@@ -380,7 +382,7 @@ class QuicrClient(EdgeClient):
         if self._by_stream.get(subscription.stream.id) is not subscription:
             return
         reason = "the publisher has begun anew: subscribe again"
-        self._end_stream(subscription, Response.EXPIRED, reason, now)
+        self.end_stream(subscription, Response.EXPIRED, reason, now)
         if subscription.stream.ours:
             self.wildcards.offer_again(subscription.track, anew=True)
 
@@ -388,10 +390,13 @@ class QuicrClient(EdgeClient):
 
     def _intends(self, stream: ControlStream, message: PublishIntent, now: float) -> None:
         try:
-            self.access.check_intent(stream, decode_name(message.name), now)
+            decision = self.access.check_intent(stream, decode_name(message.name), now)
+            if decision is not None:
+                self._waiting.add(self, stream, message, decision)
+                return
             self._publishing.begin(stream, message, now)
         except NameRefused as refused:
-            self._fail(stream, str(refused))
+            self.fail(stream, str(refused))
             return
         self.edge.reviews.expect(self)
         self._redirect(stream, self.edge.going_to)
@@ -483,6 +488,7 @@ class QuicrClient(EdgeClient):
         """As `EdgeClient.left`."""
         self._subscriptions.clear()
         self._by_stream.clear()
+        self._waiting.clear()
         self.wildcards.clear()
 
     # -- as `ports.Client` -------------------------------------------------------------------------

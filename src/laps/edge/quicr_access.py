@@ -17,6 +17,7 @@ from laps.wire.quicr.names import NameRefused
 
 if TYPE_CHECKING:
     from laps.edge.authority import Authority
+    from laps.edge.decisions import Decision
     from laps.sessions.quicr import ControlStream, QuicrSession
     from laps.types import TrackName
     from laps.wire.quicr.messages import Authorization
@@ -36,17 +37,20 @@ class QuicrAccess(Access):
         """As `Access.is_pending`: a request is a control stream."""
         return request_id in self._session.streams
 
-    def check(self, stream: ControlStream, pattern: Pattern, now: float) -> None:
-        """NameRefused if a client may not subscribe to a name, or to what a mask leaves open."""
-        if pattern.is_wild:
-            self._check(stream, Action.SUBSCRIBE_NAMESPACE, pattern.prefix, None, now)
-        else:
-            track = pattern.track()
-            self._check(stream, Action.SUBSCRIBE, track.namespace, track.name, now)
+    def check(self, stream: ControlStream, pattern: Pattern, now: float) -> Decision | None:
+        """NameRefused if a client may not subscribe to a name, or to what a mask leaves open.
 
-    def check_intent(self, stream: ControlStream, track: TrackName, now: float) -> None:
-        """NameRefused if a client may not publish a name."""
-        self._check(stream, Action.PUBLISH, track.namespace, track.name, now)
+        What is to be waited for, where an origin has to be asked.
+        """
+        if pattern.is_wild:
+            action, prefix = Action.SUBSCRIBE_NAMESPACE, pattern.prefix
+            return self._check(stream, action, prefix, None, now, pattern.digits)
+        track = pattern.track()
+        return self._check(stream, Action.SUBSCRIBE, track.namespace, track.name, now)
+
+    def check_intent(self, stream: ControlStream, track: TrackName, now: float) -> Decision | None:
+        """NameRefused if a client may not publish a name; or what is to be waited for."""
+        return self._check(stream, Action.PUBLISH, track.namespace, track.name, now)
 
     def _check(
         self,
@@ -55,11 +59,12 @@ class QuicrAccess(Access):
         namespace: tuple[bytes, ...],
         name: bytes | None,
         now: float,
-    ) -> None:
+        begins: bytes = b"",
+    ) -> Decision | None:
         tokens = [(it.token_type, it.token) for it in stream.tokens]
         stream.tokens.clear()
         try:
-            self.judge(stream.id, action, namespace, name, tokens, now)
+            return self.judge(stream.id, action, namespace, name, tokens, now, begins=begins)
         except AuthError as error:
             raise NameRefused(words_of(error)) from None
 

@@ -37,8 +37,11 @@ from laps.wire.quicr.messages import (
     Terms,
     encode_datagram,
 )
+from laps.wire.quicr.names import NameRefused
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from laps.edge.client import ClientLink, EdgeClient, Rank, Serving
     from laps.edge.media_queue import MediaCounters
     from laps.sessions.quicr import ControlStream
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from laps.tracks.ports import OutStream
     from laps.tracks.streams import IncomingStream
     from laps.tracks.track import Track
+    from laps.types import TrackName
     from laps.wire.moqt.data import DatagramObject, SubgroupHeader
     from laps.wire.quicr.messages import Message
 
@@ -496,3 +500,20 @@ def _end_at(place: Location) -> Location:
 
 def _after(place: Location) -> Location:
     return Location(place.group, place.object + 1)
+
+
+def check_datagrams(
+    link: ClientLink,
+    others: Iterable[QuicrSubscription],
+    datagram_id: int | None,
+    track: TrackName | None,
+) -> None:
+    """Refuse a datagram stream that cannot be, or is that of another track."""
+    if datagram_id is None:
+        return
+    if not link.datagram_bytes:
+        raise NameRefused("this connection takes no datagrams: subscribe in stream mode")
+    for other in others:
+        same = track is not None and other.track.name == track
+        if other.datagram_stream_id == datagram_id and not same:
+            raise NameRefused(f"datagram stream {datagram_id} is in use: choose another")

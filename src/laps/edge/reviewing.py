@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf
 from typing import TYPE_CHECKING
+from weakref import ref
 
 if TYPE_CHECKING:
     from laps.edge.client import EdgeClient
@@ -17,19 +18,30 @@ class Reviews:
         self._context = context
 
     def expect(self, client: EdgeClient) -> None:
-        """A client may have shown something that ends sooner than all before it."""
+        """A client may have something that ends sooner than all before it."""
+        for decision in client.access.take_new():
+            decision.users[client] = None
         when = client.access.ends_at
         if when < client.review_at:
             client.review_at = when
-            self._context.at(when, lambda now: self._look(client, when, now))
+            # A token may outlive its client by hours, and is not to keep it in memory.
+            waiting = ref(client)
+            self._context.at(when, lambda now: self._look(waiting(), when, now))
 
     def all(self, now: float) -> None:
         """Keys, revocations or the time are others than they were."""
         for client in list(self._context.clients):
             self._review(client, now)
 
-    def _look(self, client: EdgeClient, when: float, now: float) -> None:
-        if client in self._context.clients and client.review_at == when:
+    def one(self, client: EdgeClient, now: float) -> None:
+        """Something that a client depends on has been taken back."""
+        if client in self._context.clients:
+            self._review(client, now)
+
+    def _look(self, client: EdgeClient | None, when: float, now: float) -> None:
+        if client is None or client not in self._context.clients:
+            return
+        if client.review_at == when:
             self._review(client, now)
 
     def _review(self, client: EdgeClient, now: float) -> None:

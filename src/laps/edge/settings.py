@@ -36,6 +36,8 @@ class EdgeSettings:
     "How long streams wait for the message that names their track."
     hold_bytes: int = 1024 * 1024
     "How much of them waits for each client."
+    hold_fragments: int = 4096
+    "Fragments that wait for the answer to a PUBLISH_INTENT, of one QUICR client."
     most_tracks: int = 1_000_000
     "Tracks that are published, wanted or kept at a time, of all clients together."
     join: Join = "draft"
@@ -57,6 +59,8 @@ class ClientCounters:
     unknown_streams: int = 0
     "Data streams for an alias that nobody explained in time."
     unknown_datagrams: int = 0
+    flushed_streams: int = 0
+    "Data streams of a PUBLISH that came before it was refused."
     refused_requests: int = 0
     violations: int = 0
     "Sessions that were closed because of what the client did."
@@ -81,4 +85,6 @@ class QuicrCounters:
     unknown_datagrams: int = 0
     "For a datagram stream that is not known."
     malformed_datagrams: int = 0
+    early_dropped: int = 0
+    "Fragments ahead of the answer to their PUBLISH_INTENT: beyond the bounds, or not granted."
     media: MediaCounters = field(default_factory=MediaCounters)

@@ -52,7 +52,7 @@ class Watches:
         now: float,
     ) -> None:
         """A track that is published by itself is one of its namespace, which need not be."""
-        if not client.access.may_see(namespace, now):
+        if not client.access.may_see(namespace, name, now):
             return
         if watch.namespaces and namespace not in watch.told:
             client.tell_namespace(watch, namespace)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from laps import units
-from laps.admin.schema.clients import Clients, Closes
+from laps.admin.schema.clients import Clients, Closes, Origins
 from laps.admin.schema.fields import ListPage
 from laps.admin.schema.network import Announces, Nodes, Path, Peers, Subscribes
 from laps.admin.schema.relay import Counters, Events
@@ -212,6 +212,17 @@ def _speaks(row: Row) -> str:
     return f"{row.get('protocol')}{'/web' if over == 'webtransport' else ''}"
 
 
+def _names_of(row: Row) -> str:
+    """What the names of an origin begin with."""
+    return some([*(row.get("namespaces") or ()), *(row.get("ids") or ())])
+
+
+def _answer_time(row: Row) -> str:
+    """How long an origin took, on average."""
+    answered = row.get("answered")
+    return units.delay(row.get("answer_us") / answered if answered else None)
+
+
 def _counter(row: Row) -> str:
     if row.rates is not None:
         return units.per_second(row.rates.get("value"))
@@ -400,6 +411,23 @@ VIEWS: Final = {
                 _since("up"),
             ),
             ("client",),
+        ),
+        View(
+            "origins",
+            Origins,
+            (
+                _text("origin", "origin"),
+                _text("by", "decides"),
+                Column("names", _names_of),
+                _count("calls", "calls"),
+                _count("allowed", "allowed"),
+                _count("refused", "refused"),
+                _count("failed", "failed"),
+                _count("waiting", "waiting"),
+                Column("answers in", _answer_time, right=True),
+                _text("last failure", "last_failure", folds=True),
+            ),
+            ("origin",),
         ),
         View(
             "counters",

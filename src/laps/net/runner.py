@@ -38,6 +38,7 @@ from laps.net.gauge import Gauge
 from laps.net.kept import Kept
 from laps.net.link import EXTENDED_ALPN, PEERING_ALPN, LinkEvents, QuicLink
 from laps.net.link_watch import LinkWatch
+from laps.net.origin_caller import OriginCaller
 from laps.net.peer_keys import PeerKeys
 from laps.net.quic import Endpoint
 from laps.net.reporter import Reporter
@@ -115,7 +116,8 @@ class Runner:
             self._writable,
         )
         role = Role(config.node.type)
-        self.authorizing = Authorizing(config.auth)
+        self.authorizing = Authorizing(config)
+        self._origins = OriginCaller(self.authorizing.authority.origins, self._arm)
         self._peer_keys = PeerKeys(config)
         self._keys_problem = ""
         "What is wrong with the files of keys, if it was said."
@@ -183,11 +185,12 @@ class Runner:
                 "this via keeps no subscribes: relays that join it later hear nothing of earlier "
                 "ones; set relay.reflect, or name control servers in peering.control"
             )
-        if self.authorizing.authority.is_open and not config.clients.listen.is_loopback:
+        if config.auth.keys is None and not config.clients.listen.is_loopback:
             log.warning(
-                "everybody who reaches %s may publish and subscribe: name the keys that sign "
+                "everybody who reaches %s may publish and subscribe%s: name the keys that sign "
                 "tokens with auth.keys, or --auth",
                 config.clients.listen,
+                " what is no origin's" if config.origins else "",
             )
         if self._peering is not None and not (
             config.requires_peer_auth or config.peering.listen.is_loopback
@@ -218,6 +221,7 @@ class Runner:
         await self._drain()
         self._measuring.cancel()
         self._watch.close()
+        await self._origins.close()
         if self._alarm is not None:
             self._alarm.cancel()
         for endpoint in self.endpoints():
@@ -295,8 +299,10 @@ class Runner:
         self._keep_peers()
         self._diallers.configure(config)
         self._watch.configure(config.peering.dead_after_s)
-        self.authorizing.configure(config.auth, self.edge.reviews)
+        self.authorizing.configure(config, self.edge.reviews)
+        self._origins.configure(self.authorizing.authority.origins)
         self._note("reloaded")
+        self._arm()
         if self._reporter is not None:
             self._reporter.configure(config.telemetry)
 
@@ -454,6 +460,8 @@ class Runner:
 
     def _arm(self) -> None:
         self.edge.perform(time.monotonic())
+        if self.edge.origins.asked:
+            self._origins.take(self.edge.origins)
         for _ in range(min(len(self.relay.events), MOST_EVENTS)):
             event = self.relay.events.popleft()
             if isinstance(event, PeerArrived):

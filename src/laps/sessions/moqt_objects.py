@@ -28,7 +28,7 @@ from laps.wire.moqt.codes import ResetCode
 from laps.wire.moqt.data import FetchHeader, SubgroupHeader, decode_datagram, decode_stream_header
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from laps.sessions.moqt import MoqtSession
     from laps.wire.moqt.data import DatagramObject
@@ -171,6 +171,8 @@ class ObjectStreams(Generic[Owner, Reading]):
         "What the owner of the session keeps for each stream that it reads."
         self.dropped_aliases: set[int] = set()
         "Aliases of closed subscriptions: what still arrives is not held for anybody."
+        self.awaited: set[int] = set()
+        "Aliases of requests that are not decided on: what arrives is held until they are."
         self._session = session
         self._owners = owners
         self._counters = counters
@@ -258,6 +260,7 @@ class ObjectStreams(Generic[Owner, Reading]):
 
         Act on each event before taking the next, which may depend on it.
         """
+        self.awaited.discard(-1 if alias is None else alias)
         for stream_id in sorted(self._held):
             held = self._held.get(stream_id)
             if held is not None and (alias is None or held.alias == alias):
@@ -274,12 +277,23 @@ class ObjectStreams(Generic[Owner, Reading]):
 
     def expire(self, now: float) -> list[StreamDropped | Stop]:
         """Give up what nobody has explained in time."""
-        wait = self._limits.seconds
-        while self._early and self._early[0][0] + wait <= now:
-            self._early.popleft()
-            self._counters.unknown_datagrams += 1
-        late = [item for item in self._held.items() if item[1].since + wait <= now]
-        return [self._give_up(stream_id, held) for stream_id, held in late]
+        before = now - self._limits.seconds
+        self._lose(lambda since, alias: since <= before and alias not in self.awaited)
+        late = [item for item in self._held.items() if item[1].since <= before]
+        return [self._give_up(*item) for item in late if item[1].alias not in self.awaited]
+
+    def flush(self, alias: int) -> list[StreamDropped | Stop]:
+        """Nobody may have what came under an alias: give it up."""
+        self.awaited.discard(alias)
+        self._lose(lambda _, other: other == alias)
+        held = [item for item in self._held.items() if item[1].alias == alias]
+        return [self._give_up(stream_id, held) for stream_id, held in held]
+
+    def _lose(self, is_lost: Callable[[float, int], bool]) -> None:
+        """Drop datagrams that wait, by when they came and their alias."""
+        left = [item for item in self._early if not is_lost(item[0], item[1])]
+        self._counters.unknown_datagrams += len(self._early) - len(left)
+        self._early = deque(left, maxlen=EARLY_DATAGRAMS)
 
     def clear(self) -> None:
         """The session has closed."""

@@ -17,10 +17,12 @@ from laps.types import NodeId, NodeInfo, format_node_id
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from laps.auth.origin_api import CallFailed
     from laps.relay.settings import RelaySettings
     from laps.sim.clock import Clock
     from laps.sim.dialling import Dialler
     from laps.sim.links import Cable, LinkEnd
+    from laps.sim.origins import SimOrigins
     from laps.sim.topology import Node
     from laps.sim.trace import Trace
 
@@ -65,6 +67,8 @@ class SimNode:
         self.relay: Relay | None = None
         self.edge: Edge | None = None
         "Its MoQT clients, if it has any."
+        self.origins: SimOrigins | None = None
+        "Who decides about names, from the next start on; None: everybody may do everything."
         self.cables: list[Cable] = []
         self.diallers: list[Dialler] = []
         self.publishers: list[Publisher] = []
@@ -120,7 +124,8 @@ class SimNode:
             latitude=spec.latitude,
         )
         self.relay = Relay(info, self.role, self._settings, EPOCH)
-        self.edge = Edge(self.relay, EDGE)
+        authority = None if self.origins is None else self.origins.authority()
+        self.edge = Edge(self.relay, EDGE, authority)
         self._tick_at = None
         self._is_stopping = False
         self._changed()
@@ -363,6 +368,8 @@ class SimNode:
         edge.perform(now)
         if relay.events:
             self._perform(relay, edge, now)
+        while self.origins is not None and edge.origins.asked:
+            self.origins.ask(edge.origins.asked.popleft(), partial(self._answered, edge))
         deadline, edge_at = relay.deadline(), edge.deadline()
         if edge_at is not None and (deadline is None or edge_at < deadline):
             deadline = edge_at
@@ -370,6 +377,16 @@ class SimNode:
             return
         self._tick_at = max(deadline, now)
         self.clock.at(self._tick_at - self._ahead_s, self._tick, relay, self._tick_at)
+
+    def _answered(self, edge: Edge, call_id: int, result: bytes | CallFailed) -> None:
+        """An origin has answered the relay that ran then."""
+        if self.edge is not edge:
+            return
+        if self.is_frozen:
+            self.wait(partial(self._answered, edge, call_id, result))
+            return
+        edge.origins.answered(call_id, result, self.now)
+        self.touched()
 
     @staticmethod
     def _perform(relay: Relay, edge: Edge, now: float) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import pytest
 
 from laps.auth.judge import OUT_OF_BAND, Revoked, Verifier
 from laps.auth.paths import read_paths
+from laps.edge.access import Tokens
 from laps.edge.authority import Authority
 from laps.wire.moqt.codes import DoneCode, RequestCode, SessionCode
 from laps.wire.moqt.dialect import DRAFT14, DRAFT16
@@ -391,7 +394,8 @@ def test_a_token_that_has_to_be_verified_again_is() -> None:
     grant = token(get=["a"], jti="x")
     app = stage.app(grant)
     (known,) = app.client.access.grants
-    app.client.access.grants = (type(known)(**{**_fields(known), "revalidate_s": 5.0}),)
+    again = type(known)(**{**_fields(known), "revalidate_s": 5.0})
+    app.client.access._session_tokens = Tokens((again,))
     app.client.access.ends_at = stage.net.now + 5.0
     stage.edge.reviews.expect(app.client)
     stage.verifier.replace(keys(), Revoked(tokens=frozenset({"x"})))
@@ -416,3 +420,14 @@ def test_tokens_do_not_travel_between_relays() -> None:
     (track,) = [it for it in there.tracks if it.name is not None]
     assert b"eyJ" not in track.subscribe_data
     assert track.subscribe_data
+
+
+def test_a_client_that_has_left_is_not_kept_for_the_end_of_its_token() -> None:
+    stage = Stage()
+    app = stage.app(token(get=["a"], for_s=3600.0))
+    known = ref(app.client)
+    app.leave()
+    stage.net.apps.clear()
+    del app
+    gc.collect()  # the app of this test and its client refer to each other
+    assert known() is None

@@ -12,7 +12,7 @@ from laps.auth.grants import Action
 from laps.auth.judge import OUT_OF_BAND
 from laps.auth.keys import write_jwk
 from laps.auth.refusals import AuthError
-from laps.config import AuthConfig
+from laps.config import AuthConfig, Config
 from laps.net.authorizing import Authorizing
 from support.tokens import key
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> AuthConfig:
+def config(tmp_path: Path) -> Config:
     file = tmp_path / "keys.json"
     file.write_text(json.dumps({"keys": [write_jwk(key(), private=False)]}))
-    return AuthConfig(keys=file)
+    return Config(auth=AuthConfig(keys=file))
 
 
 def test_token_for_itself_reads_one_track_at_this_relay_and_does_nothing_else(
-    config: AuthConfig,
+    config: Config,
 ) -> None:
     relay, other = Authorizing(config), Authorizing(config)
     token = relay.token_for_itself("laps", "plan").encode()
     now = time.monotonic()
-    grant = relay.authority.read(OUT_OF_BAND, token, now)
+    (grant,) = relay.authority.read(OUT_OF_BAND, token, now)
     allowed = [
         (action, namespace, name)
         for action in Action

@@ -38,6 +38,7 @@ GOES_WITH: Final = {
     "IncomingStream": "Track.streams, or OpenStreams, which is counted",
     "Meter": "its track, or Tracks.transit, which is counted",
     "Numbers": "a group of the cache, which is bounded",
+    "Origins": "the configuration",
     "Passing": "OpenStreams, which is counted",
     "PeerSession": "a link, and its codecs are fixed",
     "Positions": "its track",

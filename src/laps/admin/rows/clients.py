@@ -1,7 +1,8 @@
-"""The clients of a relay, and the connections that ended."""
+"""The clients of a relay, the origins that decide about them, and the connections that ended."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import asdict
@@ -9,14 +10,16 @@ from msgspec.structs import asdict
 from laps.admin.rows.sources import measured
 from laps.admin.rows.table import Table
 from laps.admin.rows.texts import node_text
-from laps.admin.schema.clients import Client, Close, OneClient
+from laps.admin.schema.clients import Client, Close, OneClient, OriginState
 from laps.admin.schema.tracks import Named
-from laps.names import hash_text, track_texts
+from laps.edge.asking import OriginCounters
+from laps.names import hash_text, namespace_text, track_texts
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from laps.admin.rows.relay import Wall
+    from laps.auth import origins as configured
     from laps.edge.client import EdgeClient
     from laps.net import closes as ended
     from laps.net.clients import ClientConnection
@@ -101,3 +104,20 @@ def closes(runner: Runner) -> Table[Close]:
         )
 
     return Table.of(list(reversed(runner.closes.last)), row)
+
+
+def origins(runner: Runner) -> Table[OriginState]:
+    """The origins, in the order of the configuration."""
+    asking = runner.edge.origins
+
+    def row(item: configured.Origin) -> OriginState:
+        return OriginState(
+            origin=item.name,
+            decides="keys" if item.api is None else "api",
+            namespaces=[namespace_text(it) for it in item.namespaces],
+            ids=list(item.ids),
+            waiting=asking.waiting(item.name),
+            **dataclasses.asdict(asking.counters.get(item.name) or OriginCounters()),
+        )
+
+    return Table.of(list(runner.edge.context.authority.origins), row)

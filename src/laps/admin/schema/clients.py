@@ -3,6 +3,8 @@
 from typing import Annotated
 
 from laps.admin.schema.fields import (
+    COUNTER,
+    GAUGE,
     Answering,
     At,
     Count,
@@ -10,6 +12,7 @@ from laps.admin.schema.fields import (
     ListPage,
     Page,
     Row,
+    Series,
     Time,
     Total,
     says,
@@ -74,4 +77,38 @@ class Closes(ListPage, frozen=True, kw_only=True):
     path = "/v1/closes"
 
     closes: Annotated[list[Close], says("A row for each connection.")] = []
+    total: Total = 0
+
+
+class OriginState(Row, frozen=True, kw_only=True):
+    """An origin, and what became of the questions to it."""
+
+    origin: Annotated[str, says("What the operator calls it.")]
+    decides: Annotated[str, says("Who decides about its names: its keys, or its api.")] = ""
+    namespaces: Annotated[list[str], says("What its names begin with.")] = []
+    ids: Annotated[list[str], says("Digits that its QUICR names of 16 bytes begin with.")] = []
+    waiting: Annotated[Count, says("Questions that have no answer yet."), GAUGE] = 0
+    calls: Annotated[Count, says("Requests made to its server."), COUNTER] = 0
+    allowed: Annotated[Count, says("Answers that granted something."), COUNTER] = 0
+    refused: Annotated[Count, says("Answers that refused something."), COUNTER] = 0
+    failed: Annotated[
+        Count, says("Questions without an answer that counts, refused for that."), COUNTER
+    ] = 0
+    retried: Annotated[Count, says("Requests made again."), COUNTER] = 0
+    late: Annotated[Count, says("Answers that nobody waited for any more."), COUNTER] = 0
+    answered: Annotated[Count, says("Requests that had an answer, of any kind."), COUNTER] = 0
+    answer_us: Annotated[
+        Count,
+        says("How long all of these took together."),
+        Series("counter", "answer_seconds", "How long its answers took, all together.", 1e6),
+    ] = 0
+    last_failure: Annotated[str, says("Why the last question that failed did.")] = ""
+
+
+class Origins(ListPage, frozen=True, kw_only=True):
+    """The origins whose names this relay carries."""
+
+    path = "/v1/origins"
+
+    origins: Annotated[list[OriginState], says("A row for each origin.")] = []
     total: Total = 0

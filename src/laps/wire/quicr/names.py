@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from laps.errors import LapsError
+from laps.names import BINARY_NAMESPACE
 from laps.types import TrackName
 
 BINARY_BYTES: Final = 16
-BINARY_NAMESPACE: Final = (b"quicr",)
 
 # What MoQT allows, since every track can be subscribed to by MoQT too.
 MAX_PARTS: Final = 33
@@ -118,6 +118,13 @@ class Pattern:
         if not self.is_wild:
             return self.track().namespace
         return self._text_parts()[:-1]
+
+    @property
+    def digits(self) -> bytes:
+        """The digits that a mask leaves of a name of 16 bytes; of a text none."""
+        if not is_binary(self.name):
+            return b""
+        return self.name.hex().encode()[: (8 * BINARY_BYTES - self.mask) // 4]
 
     def matches(self, track: TrackName) -> bool:
         """Whether a track is among those it stands for, all of which have names."""

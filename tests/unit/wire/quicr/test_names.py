@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from laps.names import BINARY_NAMESPACE
 from laps.types import TrackName
 from laps.wire.quicr.names import (
-    BINARY_NAMESPACE,
     MAX_NAME_BYTES,
     MAX_PARTS,
     NameRefused,
