@@ -217,6 +217,9 @@ _Bytes = Annotated[
     int,
     Meta(ge=16 * KIB, le=1024 * MIB, description="a whole number from 16384 to 1073741824"),
 ]
+_Limit = Annotated[
+    int, Meta(ge=0, le=1 << 40, description="a whole number, 0 for as much as anybody likes")
+]
 _CacheBytes = Annotated[
     int, Meta(ge=0, le=1 << 40, description="a whole number of bytes, 0 to keep nothing")
 ]
@@ -342,6 +345,49 @@ class ClientsConfig(msgspec.Struct, frozen=True, kw_only=True):
     # and where. None: the nearest relay with room that is known by then, since nobody knows when
     # writing the file which that will be.
     redirect: _Place = None
+
+
+class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """[limits]: what one address, and all clients, may have; 0: no bound. See docs/security.md.
+
+    What the bearer of a token may have is in the token.
+    """
+
+    # Clients from these networks have no limits by address: those of this machine, a proxy, an
+    # office of one's own.
+    exempt: _Networks = (
+        ipaddress.ip_network("127.0.0.0/8"),
+        ipaddress.ip_network("::1/128"),
+    )
+    # A large office after one NAT, with a page and a camera for everybody.
+    address_sessions: _Limit = 1000
+    # A handshake takes a millisecond, so this is a twentieth of a core; ten times as many pass at
+    # once, for the office whose relay was restarted.
+    address_handshakes_per_s: _Limit = 50
+    # A request takes less than a tenth of a millisecond. Ten times as many pass at once: pages ask
+    # for all they show when they are opened.
+    address_requests_per_s: _Limit = 1000
+    # As many as ten sessions may have, before anything is known of them but their names.
+    address_open_requests: _Limit = 10_000
+    # Some kilobytes each: less than a tenth of a gigabyte.
+    address_tracks: _Limit = 10_000
+    address_subscriptions: _Limit = 20_000
+    address_namespaces: _Limit = 10_000
+    # What an address may send depends on the line of the relay and on who pays for it.
+    address_bytes_in_per_s: _Limit = 0
+    address_bytes_out_per_s: _Limit = 0
+    # Of the cache: whoever fills it leaves as much to all others.
+    address_cache_share: _Share = 0.5
+    # Of all addresses together, more than a core completes: whoever is dropped tries again by
+    # itself.
+    handshakes_per_s: _Limit = 1000
+    # Published and watched: a kilobyte each, and all other relays hear of them.
+    namespaces: _Limit = 100_000
+    # What the drafts allow for a namespace and a name together.
+    name_bytes: _Limit = 4096
+    # Of messages that have begun to arrive, of all sessions: 60 of the most that a session may
+    # have in MoQT. Above it the one that holds most is closed.
+    half_message_bytes: _Limit = 64 * MIB
 
 
 class AuthConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -543,6 +589,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     quic: QuicConfig = QuicConfig()
     egress: EgressConfig = EgressConfig()
     clients: ClientsConfig = ClientsConfig()
+    limits: LimitsConfig = LimitsConfig()
     auth: AuthConfig = AuthConfig()
     quicr: QuicrConfig = QuicrConfig()
     cache: CacheConfig = CacheConfig()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from laps.auth.grants import Grant, Namespace
     from laps.edge.authority import Authority
+    from laps.edge.shares import ClientShare
 
     Shown = Iterable[tuple[int, bytes]]
     "Tokens: the type and the value of each."
@@ -30,10 +31,12 @@ PRUNE_FROM: Final = 64
 class Access:
     """The tokens of one client."""
 
-    __slots__ = ("_authority", "_own", "_prune_at", "ends_at", "grants")
+    __slots__ = ("_authority", "_own", "_prune_at", "ends_at", "grants", "share")
 
-    def __init__(self, authority: Authority) -> None:
+    def __init__(self, authority: Authority, share: ClientShare) -> None:
         self._authority = authority
+        self.share = share
+        "What the client has of the relay, by these tokens."
         self.grants: tuple[Grant, ...] = ()
         "Of the session."
         self.ends_at = inf
@@ -54,7 +57,7 @@ class Access:
         return next((grant.subject for grant in self.grants if grant.subject), "")
 
     def connect(self, tokens: Shown, now: float) -> None:
-        """A session begins with these tokens; AuthError if it may not."""
+        """A session begins with these tokens; AuthError or OverLimit if it may not."""
         if self.is_open:
             return
         try:
@@ -64,11 +67,14 @@ class Access:
         except AuthError as error:
             self._authority.count(Action.CLIENT_SETUP, error)
             raise
+        self.share.join(self.grants, now)
 
     def add(self, tokens: Shown, now: float) -> None:
-        """More tokens for the session; AuthError if one is refused."""
+        """More tokens for the session; AuthError or OverLimit if one is refused."""
         if not self.is_open:
-            self.grants += self._read(tokens, now)
+            more = self._read(tokens, now)
+            self.share.join(more, now)
+            self.grants += more
 
     def add_own(self, request_id: int, tokens: Shown, now: float) -> None:
         """More tokens for a request that stands; AuthError if one is refused."""
@@ -84,15 +90,18 @@ class Access:
         tokens: Shown,
         now: float,
     ) -> None:
-        """A request, with tokens of its own or without; AuthError if it is not allowed."""
+        """A request, with tokens of its own or without; AuthError or OverLimit if it is refused."""
         if self.is_open:
+            self.share.ask(request_id, action, None, now)
             return
         try:
             own = self._own.get(request_id, ()) + self._read(tokens, now)
-            self._authority.judge((*own, *self.grants), action, namespace, name, now)
+            grant = self._authority.judge((*own, *self.grants), action, namespace, name, now)
         except AuthError as error:
             self._authority.count(action, error)
             raise
+        self.share.join((grant,), now)
+        self.share.ask(request_id, action, grant, now)
         if own:
             self._own[request_id] = own
             if len(self._own) >= self._prune_at:
@@ -150,6 +159,7 @@ class Access:
         for request_id, own in self._own.items():
             self._own[request_id] = tuple(it for it in own if is_valid(it, now))
         shown = (*self._all_own(), *self.grants)
+        self.share.keep(shown)
         self.ends_at = min((self._authority.looks_at(it, now) for it in shown), default=inf)
 
     def _all_own(self) -> list[Grant]:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from laps.edge.client import EdgeClient
 from laps.edge.moqt_access import MoqtAccess
+from laps.edge.moqt_asker import MoqtAsker
 from laps.edge.moqt_fetches import MoqtFetches
 from laps.edge.moqt_manners import manners_of
 from laps.edge.moqt_names import name_refusal
@@ -22,6 +22,7 @@ from laps.edge.moqt_publications import MoqtPublications
 from laps.edge.moqt_published_streams import PublishedStreams
 from laps.edge.moqt_review import review
 from laps.edge.moqt_subscription import MoqtSubscription
+from laps.edge.shares import Limit
 from laps.sessions.moqt import MoqtSession
 from laps.tracks.subscription import SubscriptionState
 from laps.wire.moqt.carried_subscribe import accepted_as
@@ -51,8 +52,9 @@ from laps.wire.moqt.messages import (
 )
 
 if TYPE_CHECKING:
-    from laps.edge.client import ClientLink, EdgeSubscription, Rank, RankedStream, Watch
+    from laps.edge.client import ClientLink, EdgeSubscription, Watch
     from laps.edge.edge import Edge
+    from laps.edge.moqt_names import Refusal
     from laps.tracks.publication import Publication
     from laps.tracks.track import Track
     from laps.types import Address, Location, TrackHash, TrackKey, TrackName
@@ -60,12 +62,13 @@ if TYPE_CHECKING:
     from laps.wire.moqt.messages import Message
 
 
-class MoqtClient(EdgeClient):
+class MoqtClient(MoqtAsker):
     """One MoQT session with a client."""
 
     violations = frozenset(SessionCode) - {SessionCode.NO_ERROR, SessionCode.GOAWAY_TIMEOUT}
     silent_code = SessionCode.CONTROL_MESSAGE_TIMEOUT
-    answers_fetches = True
+    held_code = SessionCode.INTERNAL_ERROR
+    flood_code = SessionCode.TOO_MANY_REQUESTS
     access: MoqtAccess
 
     def __init__(
@@ -78,7 +81,7 @@ class MoqtClient(EdgeClient):
         url: str = "",
     ) -> None:
         """`url` is the path and query that a WebTransport session was asked for with."""
-        super().__init__(link)
+        super().__init__(link, edge.context.share_of(link))
         self.edge = edge
         self._webtransport = webtransport
         self._follows_goaway = True
@@ -89,22 +92,28 @@ class MoqtClient(EdgeClient):
             limits=edge.settings.session,
             webtransport=webtransport,
             tolerated=edge.counters.tolerated,
+            ledger=self.share,
+            half_messages=edge.shares.half_messages,
         )
         self._subscriptions: dict[TrackKey, MoqtSubscription] = {}
         self._by_request: dict[int, MoqtSubscription] = {}
         self._publishing = MoqtPublications(edge, self, self.session)
         self._streams_in = PublishedStreams(edge, self, self.session, self._publishing)
         self._fetches = MoqtFetches(edge, self, self.session)
-        self.access = MoqtAccess(edge.context.authority, self.session, url)
+        self.access = MoqtAccess(edge.context.authority, self.share, self.session, url)
         self.offers = Offers(self.session)
+        edge.client_connected(self)
 
     # -- what the connection tells -----------------------------------------------------------------
 
     def receive(self, stream_id: int, data: bytes, fin: bool, now: float) -> None:
         """Bytes of a stream that the client writes."""
+        if self.share.inflow:
+            self.edge.shaping.took_in(self, len(data), now)
         if not stream_id & 2:
             for message in self.session.receive(stream_id, data, fin=fin):
                 self._take(message, now)
+            self.edge.shaping.messages_read(self, now)
             return
         self._streams_in.receive(stream_id, data, fin, now)
 
@@ -124,6 +133,8 @@ class MoqtClient(EdgeClient):
 
     def receive_datagram(self, data: bytes, now: float) -> None:
         """An object in a datagram."""
+        if self.share.inflow:
+            self.edge.shaping.took_in(self, len(data), now)
         self._streams_in.datagram(data, now)
 
     def writable(self, now: float) -> None:
@@ -190,41 +201,6 @@ class MoqtClient(EdgeClient):
         self._by_request.clear()
         self.offers.clear()
 
-    def fetch(self, message: Fetch) -> int:
-        """As `EdgeClient.fetch`."""
-        return self.session.request(message)
-
-    def fetch_closed(self, request_id: int, *, ok: bool) -> None:
-        """As `EdgeClient.fetch_closed`."""
-        if ok:
-            self.session.finish(request_id)
-        elif request_id in self.session.outgoing:
-            self.session.send(FetchCancel(request_id))
-
-    # -- as `Asker` --------------------------------------------------------------------------------
-
-    @property
-    def dialect(self) -> Dialect:
-        """As `Asker.dialect`."""
-        return self.session.dialect
-
-    @property
-    def has_room(self) -> bool:
-        """As `Asker.has_room`."""
-        return self.link.has_room
-
-    def answer(self, message: Message, now: float) -> None:
-        """As `Asker.answer`."""
-        self.session.send(message)
-
-    def open_fetch(self, track: Track, rank: Rank) -> RankedStream:
-        """As `Asker.open_fetch`."""
-        return self.link.open_stream(rank, 0)
-
-    def fetch_served(self, request_id: int) -> None:
-        """As `Asker.fetch_served`."""
-        self.session.finish(request_id)
-
     # -- as `ports.Client` -------------------------------------------------------------------------
 
     def subscribe(self, track: TrackHash, subscribe_data: bytes) -> None:
@@ -238,10 +214,11 @@ class MoqtClient(EdgeClient):
     # -- messages ----------------------------------------------------------------------------------
 
     def _take(self, message: Message, now: float) -> None:  # noqa: C901 - a flat table
-        refusal = name_refusal(message, self.edge.context) or self.access.refusal(message, now)
+        context = self.edge.context
+        refusal = name_refusal(message, context, now) or self.access.refusal(message, now)
         self.edge.reviews.expect(self)
         if refusal is not None:
-            self._not_allowed(message, *refusal, now)
+            self._not_allowed(message, refusal, now)
             return
         match message:
             case ClientSetup():
@@ -302,22 +279,23 @@ class MoqtClient(EdgeClient):
 
     def refuse(self, request_id: int, code: int, reason: str, now: float) -> None:
         """As `EdgeClient.refuse`."""
-        self.edge.counters.refused_requests += 1
         # What nobody publishes now somebody may publish in a moment, and we have waited already.
         retry_ms = 0 if code in (RequestCode.DOES_NOT_EXIST, RequestCode.TIMEOUT) else None
-        self.session.send(RequestError(request_id, code, reason, retry_ms))
+        self._refuse(RequestError(request_id, code, reason, retry_ms))
 
-    def _not_allowed(
-        self, message: Message, request_id: int, code: int, reason: str, now: float
-    ) -> None:
+    def _refuse(self, error: RequestError) -> None:
+        self.edge.counters.refused_requests += 1
+        self.session.send(error)
+
+    def _not_allowed(self, message: Message, refusal: Refusal, now: float) -> None:
         """Refuse a request; what it updates goes no further, as the drafts have it."""
-        self.refuse(request_id, code, reason, now)
+        self._refuse(RequestError(*refusal))
         if isinstance(message, Publish):
-            self.session.drop_alias(message.alias, request_id)
-        if isinstance(message, RequestUpdate):
+            self.session.drop_alias(message.alias, message.request_id)
+        if isinstance(message, RequestUpdate) and refusal.retry_ms is None:
             subscription = self._by_request.get(message.existing_id)
             if subscription is not None:
-                self.end(subscription, DoneCode.UPDATE_FAILED, reason, now)
+                self.end(subscription, DoneCode.UPDATE_FAILED, refusal.reason, now)
 
     def _refused(self, message: RequestError, now: float) -> None:
         match message.kind:
@@ -448,6 +426,8 @@ class MoqtClient(EdgeClient):
             return
         if track.key in self._subscriptions or track.name is None or not self.session.can_request:
             return
+        if not self.share.has_room(Limit.SUBSCRIPTIONS):
+            return
         request_id = self.session.request(
             Publish(
                 0, track.name, track.alias, track.largest(), forward, None, (), track.properties
@@ -471,6 +451,7 @@ class MoqtClient(EdgeClient):
         return True
 
     def _deliver(self, track: Track, request_id: int) -> None:
+        self.share.hold(request_id, Limit.SUBSCRIPTIONS)
         subscription = MoqtSubscription.offered(self, self.session.dialect, track, request_id)
         self._add(subscription)
         track.add_subscriber(self, subscription)

@@ -15,6 +15,9 @@ from laps.auth.judge import OUT_OF_BAND
 from laps.auth.refusals import AuthError
 from laps.auth.tokens import URL_PARAMETERS
 from laps.edge.access import Access
+from laps.edge.moqt_names import Refusal, over_limit
+from laps.edge.shares import OverLimit
+from laps.sessions.requests import Request
 from laps.wire.moqt.codes import MoqtViolation, RequestCode, SessionCode
 from laps.wire.moqt.messages import (
     Fetch,
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from laps.edge.authority import Authority
+    from laps.edge.shares import ClientShare
     from laps.sessions.moqt import MoqtSession
     from laps.types import TrackName
     from laps.wire.moqt.messages import ClientSetup, Message, Token
@@ -56,9 +60,11 @@ class MoqtAccess(Access):
 
     __slots__ = ("_session", "_url")
 
-    def __init__(self, authority: Authority, session: MoqtSession, url: str) -> None:
+    def __init__(
+        self, authority: Authority, share: ClientShare, session: MoqtSession, url: str
+    ) -> None:
         """`url` is the path and query that a WebTransport session was asked for with."""
-        super().__init__(authority)
+        super().__init__(authority, share)
         self._session = session
         self._url = url
 
@@ -73,17 +79,25 @@ class MoqtAccess(Access):
             self.connect([*tokens, *_values(message.tokens)], now)
         except AuthError as error:
             raise self.closing(error) from None
+        except OverLimit as over:
+            raise MoqtViolation(SessionCode.TOO_MANY_REQUESTS, str(over)) from None
 
-    def refusal(self, message: Message, now: float) -> tuple[int, RequestCode, str] | None:
-        """The request, code and reason to refuse a message with; None where it is allowed."""
-        if self.is_open or (asked := self._asked(message)) is None:
+    def refusal(self, message: Message, now: float) -> Refusal | None:
+        """How to refuse a message; None where it is allowed, and within the client's share."""
+        if not isinstance(message, Request):
             return None
-        tokens = _values(getattr(message, "tokens", ()))
         try:
-            self.judge(*asked, tokens, now)
+            if (asked := self._asked(message)) is not None:
+                self.judge(*asked, _values(message.tokens), now)
+            else:
+                self.share.ask(message.request_id, Action.REQUEST_UPDATE, None, now)
         except AuthError as error:
-            request_id = getattr(message, "request_id", asked.request_id)
-            return request_id, RequestCode[error.reason.outcome.name], str(error)
+            code = RequestCode[error.reason.outcome.name]
+            return Refusal(message.request_id, code, str(error))
+        except OverLimit as over:
+            if over.is_flood:
+                raise MoqtViolation(SessionCode.TOO_MANY_REQUESTS, str(over)) from None
+            return over_limit(message.request_id, over)
         return None
 
     def closing(self, error: AuthError) -> MoqtViolation:

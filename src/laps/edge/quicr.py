@@ -15,12 +15,13 @@ from laps.auth.refusals import AuthError
 from laps.edge.client import EdgeClient
 from laps.edge.quicr_access import QuicrAccess, response_of, words_of
 from laps.edge.quicr_publication import QuicrPublishing
-from laps.edge.quicr_subscription import QuicrSubscription
+from laps.edge.quicr_subscription import QuicrSubscription, check_datagrams
 from laps.edge.quicr_wildcards import Wildcards
+from laps.edge.shares import OverLimit
 from laps.sessions.quicr import Closed, QuicrSession
 from laps.tracks.subscription import SubscriptionState
 from laps.wire.moqt.codes import DoneCode
-from laps.wire.quicr.codes import QuicrCode, QuicrViolation
+from laps.wire.quicr.codes import QuicrCode, QuicrViolation, violation
 from laps.wire.quicr.messages import (
     Authorization,
     Intent,
@@ -55,14 +56,17 @@ class QuicrClient(EdgeClient):
     """One QUICR session with a client."""
 
     silent_code = QuicrCode.SILENT
+    held_code = QuicrCode.TOO_LARGE
+    flood_code = QuicrCode.TOO_MANY
     access: QuicrAccess
+    session: QuicrSession
     violations = (QuicrCode.PROTOCOL_VIOLATION, QuicrCode.INVALID_ENCODING, QuicrCode.TOO_LARGE)
 
     def __init__(self, edge: Edge, link: ClientLink) -> None:
-        super().__init__(link)
+        super().__init__(link, edge.context.share_of(link))
         self.edge = edge
-        self.session = QuicrSession(link.wire)
-        self.access = QuicrAccess(edge.context.authority, self.session)
+        self.session = QuicrSession(link.wire, self.share, edge.shares.half_messages)
+        self.access = QuicrAccess(edge.context.authority, self.share, self.session)
         self._subscriptions: dict[TrackKey, QuicrSubscription] = {}
         "What it subscribes to."
         self._by_stream: dict[int, QuicrSubscription] = {}
@@ -73,6 +77,7 @@ class QuicrClient(EdgeClient):
         self._pumping: dict[QuicrSubscription, float] = {}
         self._was_pressed = False
         self._closed = False
+        edge.client_connected(self)
         edge.client_ready(self)
 
     @property
@@ -89,10 +94,12 @@ class QuicrClient(EdgeClient):
     def receive(self, stream_id: int, data: bytes, fin: bool, now: float) -> None:
         """Bytes of a stream that the client writes."""
         if stream_id & 2:
-            raise QuicrViolation(
-                QuicrCode.PROTOCOL_VIOLATION, "a unidirectional stream has no place in QUICR"
-            )
+            raise violation("a unidirectional stream has no place in QUICR")
+        if self.share.inflow:
+            self.edge.shaping.took_in(self, len(data), now)
         self._take(self.session.receive(stream_id, data, fin=fin), now)
+        if self.edge.shares.half_messages.is_full:
+            self.edge.shaping.messages_read(self, now)
 
     def stream_reset(self, stream_id: int, code: int, now: float) -> None:
         """The client gave a stream up."""
@@ -104,6 +111,8 @@ class QuicrClient(EdgeClient):
 
     def receive_datagram(self, data: bytes, now: float) -> None:
         """A fragment in a datagram."""
+        if self.share.inflow:
+            self.edge.shaping.took_in(self, len(data), now)
         try:
             datagram = decode_datagram(data)
         except QuicrViolation:
@@ -147,7 +156,7 @@ class QuicrClient(EdgeClient):
         """A token, for the connection or for a stream that is open."""
         try:
             self.access.shown(stream, message, now)
-        except AuthError as error:
+        except (AuthError, OverLimit) as error:
             self._fail(stream, words_of(error))
             return
         self.edge.reviews.expect(self)
@@ -240,19 +249,11 @@ class QuicrClient(EdgeClient):
             self.session.send(stream, SubscribeReply(Response.OK))
             subscription = self.deliver(stream, track, message.intent, datagram_id, now)
             subscription.renewed_at = now
-        self.edge.reviews.expect(self)
-        self._redirect(stream, self.edge.going_to)
+        self._granted(stream)
 
     def check_datagrams(self, datagram_id: int | None, pattern: Pattern | None) -> None:
-        """Refuse a datagram stream that cannot be, or is another's."""
-        if datagram_id is None:
-            return
-        if not self.link.datagram_bytes:
-            raise NameRefused("this connection takes no datagrams: subscribe in stream mode")
-        for subscription in self._subscriptions.values():
-            same = pattern is not None and subscription.track.name == pattern.track()
-            if subscription.datagram_stream_id == datagram_id and not same:
-                raise NameRefused(f"datagram stream {datagram_id} is in use: choose another")
+        """As `WildcardClient.check_datagrams`."""
+        check_datagrams(self.link, self._subscriptions.values(), datagram_id, pattern)
 
     def _renew_elsewhere(self, track: Track, now: float) -> None:
         """A name that is subscribed to again, on another stream: the older one ends."""
@@ -393,6 +394,10 @@ class QuicrClient(EdgeClient):
         except NameRefused as refused:
             self._fail(stream, str(refused))
             return
+        self._granted(stream)
+
+    def _granted(self, stream: ControlStream) -> None:
+        """What a stream asks for has begun."""
         self.edge.reviews.expect(self)
         self._redirect(stream, self.edge.going_to)
 

@@ -37,8 +37,11 @@ from laps.wire.quicr.messages import (
     Terms,
     encode_datagram,
 )
+from laps.wire.quicr.names import NameRefused
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from laps.edge.client import ClientLink, EdgeClient, Rank, Serving
     from laps.edge.media_queue import MediaCounters
     from laps.sessions.quicr import ControlStream
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     from laps.tracks.track import Track
     from laps.wire.moqt.data import DatagramObject, SubgroupHeader
     from laps.wire.quicr.messages import Message
+    from laps.wire.quicr.names import Pattern
 
 # What waits for a reader of a stream: with more, old objects are dropped.
 QUEUE_BYTES: Final = 8 * 1024 * 1024
@@ -475,3 +479,20 @@ def _end_at(place: Location) -> Location:
 
 def _after(place: Location) -> Location:
     return Location(place.group, place.object + 1)
+
+
+def check_datagrams(
+    link: ClientLink,
+    subscriptions: Iterable[QuicrSubscription],
+    datagram_id: int | None,
+    pattern: Pattern | None,
+) -> None:
+    """NameRefused for a datagram stream that cannot be, or is another subscription's."""
+    if datagram_id is None:
+        return
+    if not link.datagram_bytes:
+        raise NameRefused("this connection takes no datagrams: subscribe in stream mode")
+    for subscription in subscriptions:
+        same = pattern is not None and subscription.track.name == pattern.track()
+        if subscription.datagram_stream_id == datagram_id and not same:
+            raise NameRefused(f"datagram stream {datagram_id} is in use: choose another")

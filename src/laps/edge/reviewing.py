@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from laps.edge.client import EdgeClient
     from laps.edge.context import Context
+    from laps.edge.shaping import Shaping
 
 
 class Reviews:
     """When each client is looked at."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, shaping: Shaping) -> None:
         self._context = context
+        self._shaping = shaping
 
     def expect(self, client: EdgeClient) -> None:
         """A client may have shown something that ends sooner than all before it."""
+        self._shaping.pace(client)
         when = client.access.ends_at
         if when < client.review_at:
             client.review_at = when

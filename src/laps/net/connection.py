@@ -37,6 +37,8 @@ class Connection:
         "The ids the endpoint routes to it, cut to their first eight bytes."
         self.reset_key = b""
         "What the endpoint knows a stateless reset of it by; empty if the peer gave no token."
+        self.knocked_from = ""
+        "The address that an endpoint's door counts it for, whatever path it has taken since."
         self.certificate = ""
         "SHA-256 of the certificate that the server shows on it, in hexadecimal."
         self._serve_soon = serve_soon

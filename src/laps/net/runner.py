@@ -22,8 +22,10 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
+from laps.auth.grants import Limits
 from laps.edge.edge import Edge
 from laps.edge.settings import EdgeSettings, QuicrSettings
+from laps.edge.shares import ShareSettings
 from laps.errors import CloseCode, ConnectNotReceived, ConnectResponseNotReceived, LapsError
 from laps.infobase.nodes import SessionId
 from laps.net import tls
@@ -273,6 +275,7 @@ class Runner:
             "quic",
             "egress",
             "clients",
+            "limits",
             "quicr",
             "cache",
             "discovery",
@@ -342,6 +345,7 @@ class Runner:
                 self.identity,
                 self.clients.accept,
                 self._reset_secret(f"clients {config.clients.listen}"),
+                self.edge.addresses,
             )
         except LapsError:
             if self._peering is not None:
@@ -654,9 +658,34 @@ def _edge_settings(config: Config) -> EdgeSettings:
             datagrams=config.quicr.datagrams,
         ),
         most_tracks=clients.most_tracks,
+        shares=_share_settings(config),
+        exempt=config.limits.exempt,
         join=clients.join,
         subscribe_wait_s=clients.subscribe_wait_s,
         grace_s=clients.drain_s,
+    )
+
+
+def _share_settings(config: Config) -> ShareSettings:
+    limits, cache = config.limits, config.cache.bytes
+    share = limits.address_cache_share
+    return ShareSettings(
+        address=Limits(
+            sessions=limits.address_sessions or None,
+            requests_per_s=limits.address_requests_per_s or None,
+            open_requests=limits.address_open_requests or None,
+            tracks=limits.address_tracks or None,
+            subscriptions=limits.address_subscriptions or None,
+            namespaces=limits.address_namespaces or None,
+            bytes_in_per_s=limits.address_bytes_in_per_s or None,
+            bytes_out_per_s=limits.address_bytes_out_per_s or None,
+            cache_bytes=round(share * cache) if share < 1 else None,
+        ),
+        address_handshakes_per_s=limits.address_handshakes_per_s or None,
+        relay=Limits(namespaces=limits.namespaces or None),
+        handshakes_per_s=limits.handshakes_per_s or None,
+        name_bytes=limits.name_bytes or None,
+        half_message_bytes=limits.half_message_bytes or None,
     )
 
 
