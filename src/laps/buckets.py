@@ -18,6 +18,10 @@ from typing import Final
 WAKE_S: Final = 0.01
 
 
+# Whoever comes back just when it was told to must not be refused for the last bit of a float.
+ROUNDING: Final = 1e-6
+
+
 class Bucket:
     """What may be had in a second, and at once."""
 
@@ -33,7 +37,7 @@ class Bucket:
     def take(self, amount: float, now: float) -> bool:
         """Have an amount if it is there; False, and nothing is taken, if it is not."""
         self._fill(now)
-        if self._level < amount:
+        if self._level + ROUNDING < amount:
             return False
         self._level -= amount
         return True

@@ -90,7 +90,7 @@ class MoqtAccess(Access):
             if (asked := self._asked(message)) is not None:
                 self.judge(*asked, _values(message.tokens), now)
             else:
-                self.share.ask(message.request_id, Action.REQUEST_UPDATE, None, now)
+                self.share.ask_more(getattr(message, "existing_id", -1), now)
         except AuthError as error:
             code = RequestCode[error.reason.outcome.name]
             return Refusal(message.request_id, code, str(error))

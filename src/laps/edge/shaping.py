@@ -50,13 +50,13 @@ class Shaping:
             client.link.pace(client.share)
 
     def messages_read(self, client: EdgeClient, now: float) -> None:
-        """Messages of a client were read, and what is not whole of them is held; OverLimit."""
-        if client.share.unseen:
+        """Messages of a client were read, and what is not whole of them is held."""
+        while client.share.unseen:
             try:
                 client.share.count_unseen(now)
             except OverLimit as over:
                 if over.is_flood:
-                    raise
+                    client.link.close(client.flood_code, str(over))
         if self._context.shares.half_messages.is_full:
             self._relieve(now)
 

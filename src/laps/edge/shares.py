@@ -362,6 +362,12 @@ class ClientShare:
                 self._check(it, holds, now)
         self._hold(request_id, accounts, holds, is_open=True)
 
+    def ask_more(self, request_id: int, now: float) -> None:
+        """A request about an earlier one; OverLimit if it is one too many in a second."""
+        held = self._held.get(request_id)
+        for account in (*self._common, *self._bearers) if held is None else held.accounts:
+            self._check_rate(account, now)
+
     def has_room(self, limit: Limit) -> bool:
         """Whether the relay may begin something for the client by itself; if not, it is counted."""
         for account in (*self._common, *self._bearers):
@@ -378,11 +384,10 @@ class ClientShare:
         self._hold(request_id, (*self._common, *self._bearers), limit, is_open=False)
 
     def count_unseen(self, now: float) -> None:
-        """Requests that the session refused by itself count as well."""
-        for _ in range(self.unseen):
+        """Requests that the session refused by itself count as well; OverLimit."""
+        while self.unseen:
             self.unseen -= 1
-            for account in (*self._common, *self._bearers):
-                self._check_rate(account, now)
+            self.ask_more(-1, now)
 
     def asked_in_vain(self) -> None:
         """As `Ledger.asked_in_vain`."""
