@@ -1,0 +1,153 @@
+"""What one hostile client costs a relay, and those beside it.
+
+A publisher sends objects at a steady rate through a relay to a subscriber, first alone and then
+beside one client that does its worst. A relay is one process on one core: what the attack takes of
+the core is what all others together have less of.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
+
+from laps.bench.hostile_clients import ATTACKS, SOURCE
+from laps.bench.process import Process, run
+from laps.bench.relay_process import RelayProcess, peak_bytes
+from laps.bench.relay_sessions import Load
+from laps.bench.tables import table_of_figures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from rich.table import Table
+
+RELAY_CORE: Final = 0
+CLIENT_CORE: Final = 1
+
+# 32 Mbit/s: a part of what a relay can carry, so that nothing but the relay can be short of time.
+RATE: Final = 1000.0
+OBJECT_BYTES: Final = 4000
+
+# What the project asks of itself.
+MOST_MB: Final = 50.0
+LEAST_RATIO: Final = 0.9
+
+# A bound that an operator sets, whoever fills it; full in both runs.
+CACHE_BYTES: Final = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one attack came to."""
+
+    attack: str
+    sent: float
+    "What the attacker did: messages, streams, objects, datagrams."
+    sessions: float
+    memory_mb: float
+    "How much more the relay held at its peak than without the attack."
+    cpu: float
+    "What the attack took of the relay's core."
+    delivered: float
+    "Objects a second for the others, as a share of what they had alone."
+    throughput: float
+    "What is left of the relay's core for the others, as a share of the whole."
+    lost: float
+    p99_us: float
+
+    def holds(self) -> bool:
+        """Whether it is as wanted."""
+        fair = min(self.delivered, self.throughput) >= LEAST_RATIO
+        return fair and self.memory_mb < MOST_MB and not self.lost
+
+
+@contextmanager
+def relay(cache_bytes: int = CACHE_BYTES) -> Iterator[RelayProcess]:
+    """A relay with the limits that it has by default, for clients from another address too."""
+    with TemporaryDirectory() as folder:
+        config = Path(folder) / "relay.toml"
+        config.write_text(
+            f'[limits]\nexempt = ["127.0.0.1"]\n[cache]\nbytes = {cache_bytes}\n'
+            "[telemetry]\nenabled = false\n"
+        )
+        with RelayProcess(RELAY_CORE, "--config", str(config), "--no-discovery") as process:
+            yield process
+
+
+def measure(seconds: float, only: Sequence[str], progress: Callable[[str], None]) -> list[Result]:
+    """Run every attack, or those that are named, each at a relay of its own."""
+    progress("nobody attacks")
+    with relay() as target:
+        alone = _load(target, seconds)
+    return [_measure(name, seconds, alone, progress) for name in only or ATTACKS]
+
+
+def _measure(
+    name: str, seconds: float, alone: dict[str, float], progress: Callable[[str], None]
+) -> Result:
+    progress(f"{name}, from {SOURCE}")
+    with (
+        relay() as target,
+        Process("laps.bench.hostile_clients", name, str(target.port)) as attacker,
+    ):
+        attacker.line()
+        beside = _load(target, seconds)
+        counted = attacker.ask()
+    cpu = beside["cpu"] - alone["cpu"]
+    return Result(
+        name,
+        counted["sent"],
+        counted["sessions"],
+        (beside["peak_bytes"] - alone["peak_bytes"]) / 1e6,
+        cpu,
+        beside["per_s"] / alone["per_s"],
+        1.0 - max(0.0, cpu),
+        beside["lost"],
+        beside["p99_us"],
+    )
+
+
+def _load(target: RelayProcess, seconds: float) -> dict[str, float]:
+    """What a publisher and a subscriber have of a relay for a while, and what that takes of it."""
+    load = Load(target.port, target.pid, seconds, object_bytes=OBJECT_BYTES, rate=RATE)
+    args = (CLIENT_CORE, json.dumps(asdict(load)))
+    result: dict[str, float] = run("laps.bench.relay_clients", "the others", *args)
+    result["cpu"] = result["cpu_s"] / result["time_s"]
+    result["per_s"] = result["objects"] / result["time_s"]
+    result["peak_bytes"] = peak_bytes(target.pid)
+    return result
+
+
+def as_mapping(results: list[Result]) -> list[dict[str, object]]:
+    """The results for a program."""
+    return [asdict(result) | {"holds": result.holds()} for result in results]
+
+
+def table(results: list[Result]) -> Table:
+    """The results for a person."""
+    made = table_of_figures(
+        "One hostile client beside a publisher and a subscriber, at a relay on one core",
+        f"Wanted: less than {MOST_MB:g} MB, a ratio of {LEAST_RATIO:g} and more, nothing lost. "
+        "Delivered: the\nothers' objects a second beside the attack and alone, in one run. Left: "
+        "of the relay's\ncore, after what the attack takes of it.",
+    )
+    made.add_column("", no_wrap=True)
+    for name in ("sent", "sessions", "MB", "delivered", "left", "lost", "p99 µs", ""):
+        made.add_column(name, justify="right", no_wrap=True)
+    for result in results:
+        made.add_row(
+            result.attack,
+            f"{result.sent:,.0f}",
+            f"{result.sessions:,.0f}",
+            f"{result.memory_mb:.1f}",
+            f"{result.delivered:.2f}",
+            f"{result.throughput:.2f}",
+            f"{result.lost:,.0f}",
+            f"{result.p99_us:,.0f}",
+            "met" if result.holds() else "[bold]missed[/bold]",
+        )
+    return made
