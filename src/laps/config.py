@@ -364,15 +364,18 @@ class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True):
     # A handshake takes a millisecond, so this is a twentieth of a core; ten times as many pass at
     # once, for the office whose relay was restarted.
     address_handshakes_per_s: _Limit = 50
-    # A request takes less than a tenth of a millisecond. Ten times as many pass at once: pages ask
-    # for all they show when they are opened.
+    # A request takes about a tenth of a millisecond. Four times as many pass at once: pages ask for
+    # all they show when they are opened.
     address_requests_per_s: _Limit = 1000
-    # As many as ten sessions may have, before anything is known of them but their names.
-    address_open_requests: _Limit = 10_000
-    # Some kilobytes each: less than a tenth of a gigabyte.
-    address_tracks: _Limit = 10_000
-    address_subscriptions: _Limit = 20_000
-    address_namespaces: _Limit = 10_000
+    # Two hundred people who open a page with twenty tracks at once. It takes some 7 kB each.
+    address_open_requests: _Limit = 4000
+    # As much each, so that one address has less than 50 MB by any of them.
+    address_tracks: _Limit = 5000
+    address_subscriptions: _Limit = 5000
+    address_namespaces: _Limit = 2000
+    # While the relay has more to do than it can, what one address sends takes no more of its time:
+    # the rest is lost on the way in, and QUIC slows the sender down. Idle time is anybody's.
+    address_time_share: _Share = 0.1
     # What an address may send depends on the line of the relay and on who pays for it.
     address_bytes_in_per_s: _Limit = 0
     address_bytes_out_per_s: _Limit = 0

@@ -123,6 +123,7 @@ fingerprints."192.0.2.3:33434" = "ABABABABABABABABABABABABABABABABABABABABABABAB
         address_namespaces = 7
         address_bytes_in_per_s = 8
         address_bytes_out_per_s = 9
+        address_time_share = 0.2
         address_cache_share = 0.1
         handshakes_per_s = 10
         namespaces = 11

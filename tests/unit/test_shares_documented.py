@@ -38,7 +38,7 @@ def test_table_of_bounds_names_settings_that_are_there_with_their_defaults() -> 
             assert key in Limits.__slots__
             continue
         value = getattr(getattr(config, section), key)
-        numbers = [float(it.replace(",", "")) for it in re.findall(r"[\d,]*\d", default)]
+        numbers = [float(it.replace(",", "")) for it in re.findall(r"[\d,]*\.?\d+", default)]
         if isinstance(value, int | float) and numbers:
             assert {value, value / 2**20} & set(numbers), (setting, default, value)
         elif isinstance(value, int):

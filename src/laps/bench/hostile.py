@@ -1,8 +1,8 @@
 """What one hostile client costs a relay, and those beside it.
 
 A publisher sends objects at a steady rate through a relay to a subscriber, first alone and then
-beside one client that does its worst. A relay is one process on one core: what the attack takes of
-the core is what all others together have less of.
+beside one client that does its worst. They take about half of the relay's core, so that an attack
+that is given more than the other half costs them throughput.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 RELAY_CORE: Final = 0
 CLIENT_CORE: Final = 1
 
-# 32 Mbit/s: a part of what a relay can carry, so that nothing but the relay can be short of time.
+# Half a gigabit a second: about half of what a relay can carry on a core.
 RATE: Final = 1000.0
-OBJECT_BYTES: Final = 4000
+OBJECT_BYTES: Final = 64 * 1024
 
 # What the project asks of itself.
 MOST_MB: Final = 50.0
@@ -50,18 +50,18 @@ class Result:
     sessions: float
     memory_mb: float
     "How much more the relay held at its peak than without the attack."
+    cpu_alone: float
+    "What the others took of the relay's core alone."
     cpu: float
-    "What the attack took of the relay's core."
-    delivered: float
-    "Objects a second for the others, as a share of what they had alone."
+    "What they and the attack took of it."
     throughput: float
-    "What is left of the relay's core for the others, as a share of the whole."
+    "The others' objects a second beside the attack, as a share of what they had alone."
     lost: float
     p99_us: float
 
     def holds(self) -> bool:
         """Whether it is as wanted."""
-        fair = min(self.delivered, self.throughput) >= LEAST_RATIO
+        fair = self.throughput >= LEAST_RATIO
         return fair and self.memory_mb < MOST_MB and not self.lost
 
 
@@ -97,15 +97,14 @@ def _measure(
         attacker.line()
         beside = _load(target, seconds)
         counted = attacker.ask()
-    cpu = beside["cpu"] - alone["cpu"]
     return Result(
         name,
         counted["sent"],
         counted["sessions"],
         (beside["peak_bytes"] - alone["peak_bytes"]) / 1e6,
-        cpu,
+        alone["cpu"],
+        beside["cpu"],
         beside["per_s"] / alone["per_s"],
-        1.0 - max(0.0, cpu),
         beside["lost"],
         beside["p99_us"],
     )
@@ -132,11 +131,11 @@ def table(results: list[Result]) -> Table:
     made = table_of_figures(
         "One hostile client beside a publisher and a subscriber, at a relay on one core",
         f"Wanted: less than {MOST_MB:g} MB, a ratio of {LEAST_RATIO:g} and more, nothing lost. "
-        "Delivered: the\nothers' objects a second beside the attack and alone, in one run. Left: "
-        "of the relay's\ncore, after what the attack takes of it.",
+        "Ratio: the others'\nobjects a second beside the attack and alone, in one run. "
+        "Core: what all of them took of the\nrelay's, and in brackets what the others took alone.",
     )
     made.add_column("", no_wrap=True)
-    for name in ("sent", "sessions", "MB", "delivered", "left", "lost", "p99 µs", ""):
+    for name in ("sent", "sessions", "MB", "core", "ratio", "lost", "p99 µs", ""):
         made.add_column(name, justify="right", no_wrap=True)
     for result in results:
         made.add_row(
@@ -144,7 +143,7 @@ def table(results: list[Result]) -> Table:
             f"{result.sent:,.0f}",
             f"{result.sessions:,.0f}",
             f"{result.memory_mb:.1f}",
-            f"{result.delivered:.2f}",
+            f"{result.cpu:.2f} ({result.cpu_alone:.2f})",
             f"{result.throughput:.2f}",
             f"{result.lost:,.0f}",
             f"{result.p99_us:,.0f}",

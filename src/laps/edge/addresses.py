@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 # A whole office comes at once when its relay has been restarted.
 HANDSHAKE_BURST_S: Final = 10.0
 
+# What an address may take of the relay's time at once: a large frame, a page that is opened.
+TIME_BURST_S: Final = 0.1
+
+# A second in which nothing was to be done is worth this many to whoever is held up: a client alone
+# then has more than nine tenths of the time, and an hour of idleness is forgotten within a burst.
+IDLE_WORTH: Final = 10.0
+
 # With more of them than this, addresses that have nothing and owe nothing are forgotten.
 MANY_ADDRESSES: Final = 10_000
 
@@ -43,13 +50,58 @@ class Knock(Enum):
     "The relay has too many: whoever sends it does so again before long."
 
 
+class IdleTime:
+    """How long a relay has had nothing to do, since it began: that time is anybody's."""
+
+    __slots__ = ("_seen_at", "_worked_s", "total_s")
+
+    def __init__(self) -> None:
+        self.total_s = 0.0
+        self._seen_at = self._worked_s = 0.0
+
+    def look(self, now: float, worked_s: float) -> None:
+        """It is so late, and the relay has worked for so long."""
+        if self._seen_at:
+            self.total_s += max(0.0, (now - self._seen_at) - (worked_s - self._worked_s))
+        self._seen_at, self._worked_s = now, worked_s
+
+
+class TimeShare:
+    """What one address takes of a relay's time by what it sends: a `net.quic.Meter`.
+
+    It has a part of all time, and whatever is idle besides: alone it has nearly all there is, and
+    beside others that need theirs just its part.
+    """
+
+    __slots__ = ("_bucket", "_idle", "_idle_s")
+
+    def __init__(self, share: float, idle: IdleTime) -> None:
+        self._bucket = Bucket(share, TIME_BURST_S)
+        self._idle = idle
+        self._idle_s = idle.total_s
+
+    def spend(self, seconds: float, now: float) -> None:
+        """It has kept the relay busy."""
+        self._bucket.spend(seconds, now)
+
+    def is_spent(self, now: float) -> bool:
+        """Whether it has to wait, so that what it sends is lost and QUIC slows it down."""
+        idle_s, self._idle_s = self._idle.total_s - self._idle_s, self._idle.total_s
+        if idle_s:
+            self._bucket.spend(-IDLE_WORTH * idle_s, now)
+        return self._bucket.wait_s(now) > 0
+
+
 class _Address:
     """What one address has."""
 
-    __slots__ = ("account", "proved", "unproved")
+    __slots__ = ("account", "proved", "taken", "unproved")
 
-    def __init__(self, name: str, limits: Limits, handshakes_per_s: int | None) -> None:
+    def __init__(
+        self, name: str, limits: Limits, handshakes_per_s: int | None, taken: TimeShare | None
+    ) -> None:
         self.account = Account(Whose.ADDRESS, name, limits)
+        self.taken = taken
         self.proved = self.unproved = None
         if handshakes_per_s is not None:
             burst = handshakes_per_s * HANDSHAKE_BURST_S
@@ -71,8 +123,11 @@ class Addresses:
         self._exempt = tuple(exempt)
         self._limits, self._handshakes = settings.address, settings.address_handshakes_per_s
         self._is_limited = self._limits != NO_LIMITS or self._handshakes is not None
+        self._is_limited = self._is_limited or settings.address_time_share is not None
         rate = settings.handshakes_per_s
         self._all = None if rate is None else Bucket(rate, rate)
+        self.idle = IdleTime()
+        self._time_share = settings.address_time_share
         self._known: dict[str, _Address] = {}
         self._many = MANY_ADDRESSES
 
@@ -112,6 +167,11 @@ class Addresses:
         if (known := self._find(host)) is not None:
             known.account.counts[Limit.SESSIONS] -= 1
 
+    def meter(self, host: str) -> TimeShare | None:
+        """What measures the time that an address that has arrived takes; None: nobody does."""
+        known = self._find(host)
+        return None if known is None else known.taken
+
     def account(self, host: str) -> Account | None:
         """What clients at an address that has arrived count for; None where nothing is counted."""
         known = self._find(host)
@@ -136,7 +196,9 @@ class Addresses:
         known = self._known.get(key)
         if known is None:
             self._tidy(now)
-            known = self._known[key] = _Address(key, self._limits, self._handshakes)
+            share = self._time_share
+            taken = None if share is None else TimeShare(share, self.idle)
+            known = self._known[key] = _Address(key, self._limits, self._handshakes, taken)
         return known
 
     def _find(self, host: str) -> _Address | None:

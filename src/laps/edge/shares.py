@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 NO_LIMITS: Final = Limits()
 
-# Requests come in bursts, when a page is opened: ten seconds of them at once are no flood.
-REQUEST_BURST_S: Final = 10.0
+# Requests come in bursts, when a page is opened: four seconds of them at once are no flood.
+REQUEST_BURST_S: Final = 4.0
 
 # Bytes come in frames. A quarter of a second of them, and a frame of video at least, pass unshaped.
 BYTE_BURST_S: Final = 0.25
@@ -173,6 +173,8 @@ class ShareSettings:
     address: Limits = NO_LIMITS
     "Of each address that clients come from."
     address_handshakes_per_s: int | None = None
+    address_time_share: float | None = None
+    "The part of the relay's time that what one address sends may take while others need it."
     relay: Limits = NO_LIMITS
     "Of all clients together."
     handshakes_per_s: int | None = None

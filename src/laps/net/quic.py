@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from time import monotonic
+from time import monotonic, thread_time
 from typing import TYPE_CHECKING, Final, Protocol
 
 from qh3._hazmat import pull_quic_header
@@ -51,7 +51,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from laps.config import Impairment, QuicConfig
+    from laps.edge.addresses import IdleTime
     from laps.errors import ConnectionClosed
+    from laps.net.connection import Meter
     from laps.net.handshake import Address
     from laps.net.tls import Identity, Trust
 
@@ -102,6 +104,8 @@ class Counters:
     resets_received: int = 0
     refused_for_half_open: int = 0
     refused_for_connections: int = 0
+    dropped_for_time: int = 0
+    "Datagrams of addresses that had taken as much of the relay's time as they may."
     past_sent_bytes: int = 0
     "Of connections that are over, as the next."
     past_received_bytes: int = 0
@@ -115,6 +119,13 @@ class Door(Protocol):
 
     def left(self, host: str) -> None:
         """A connection that was accepted is closed."""
+
+    def meter(self, host: str) -> Meter | None:
+        """What measures the time that an address takes; None: nobody does."""
+
+    @property
+    def idle(self) -> IdleTime:
+        """How long there was nothing to do."""
 
 
 Accept = Callable[[Connection], Receiver]
@@ -371,6 +382,8 @@ class Endpoint:
                 else:
                     self._receive(connection, *batch, now)
                     batches[connection] = ([data], addr)
+        if self._door is not None:
+            self._door.idle.look(now, thread_time())
         for connection, batch in batches.items():
             self._receive(connection, *batch, now)
         self._serve()
@@ -379,7 +392,15 @@ class Endpoint:
         self, connection: Connection, datagrams: list[bytes], addr: Address, now: float
     ) -> None:
         connection.last_heard = now
-        connection.engine.receive(datagrams, addr, now)
+        if (meter := connection.meter) is None:
+            connection.engine.receive(datagrams, addr, now)
+        elif meter.is_spent(now):  # what is more than its share of the time is lost
+            self.counters.dropped_for_time += len(datagrams)
+            return
+        else:
+            began = monotonic()
+            connection.engine.receive(datagrams, addr, now)
+            meter.spend(monotonic() - began, now)
         self._dirty[connection] = None
 
     def _receive_unknown(self, data: bytes, addr: Address, now: float) -> None:
@@ -488,7 +509,10 @@ class Endpoint:
             self.counters.accepted += 1
             if self._door is not None:
                 connection.knocked_from = addr[0]
-            return accept(connection)
+            receiver = accept(connection)
+            if self._door is not None:
+                connection.meter = self._door.meter(addr[0])
+            return receiver
 
         engine = Engine(
             configuration,

@@ -682,6 +682,7 @@ def _share_settings(config: Config) -> ShareSettings:
             cache_bytes=round(share * cache) if share < 1 else None,
         ),
         address_handshakes_per_s=limits.address_handshakes_per_s or None,
+        address_time_share=limits.address_time_share if limits.address_time_share < 1 else None,
         relay=Limits(namespaces=limits.namespaces or None),
         handshakes_per_s=limits.handshakes_per_s or None,
         name_bytes=limits.name_bytes or None,

@@ -6,7 +6,7 @@ import pytest
 
 from laps.auth.grants import Limits
 from laps.config import LimitsConfig
-from laps.edge.addresses import MANY_ADDRESSES, Addresses, Knock
+from laps.edge.addresses import MANY_ADDRESSES, Addresses, IdleTime, Knock, TimeShare
 from laps.edge.shares import OverLimit, Shares, ShareSettings
 from laps.relay.journal import Journal
 
@@ -97,3 +97,45 @@ def test_addresses_that_have_nothing_are_forgotten() -> None:
         door.knock(host, float(number), proved=False)
     assert len(door) < MANY_ADDRESSES
     assert door.account("198.51.100.1") is not None
+
+
+# -- time ------------------------------------------------------------------------------------------
+
+
+def taken(wants: float, others: float, share: float = 0.1) -> float:
+    """What an address has of a relay's time, if it and others need so much of each second.
+
+    What comes while the relay works is done next, so that a turn takes as long as there is work.
+    """
+    idle, now, worked, had, turn = IdleTime(), 100.0, 0.0, 0.0, 0.001
+    time = TimeShare(share, idle)
+    while now < 130.0:
+        mine = 0.0 if time.is_spent(now) else wants * turn
+        time.spend(mine, now)
+        had, work = had + mine, mine + others * turn
+        worked += work
+        turn = min(0.02, max(0.001, work))  # what does not fit the socket's buffer is lost
+        now += max(turn, work)
+        idle.look(now, worked)
+    return had / 30.0
+
+
+def test_time_of_an_address_is_its_share_while_others_need_theirs() -> None:
+    assert taken(wants=1.0, others=1.0) == pytest.approx(0.1, abs=0.03)
+    assert taken(wants=0.5, others=1.0) == pytest.approx(0.1, abs=0.03)
+    assert taken(wants=0.05, others=1.0) == pytest.approx(0.05, abs=0.01)
+
+
+def test_time_that_is_idle_is_anybodys() -> None:
+    assert taken(wants=1.0, others=0.0) > 0.85
+    assert taken(wants=0.5, others=0.3) == pytest.approx(0.5, abs=0.05)
+    assert 0.2 < taken(wants=1.0, others=0.7) < 0.35
+
+
+def test_time_is_measured_by_address_and_not_where_it_has_no_limit() -> None:
+    settings = ShareSettings(address_time_share=0.1)
+    door = Addresses(Shares(settings, Journal()), LimitsConfig().exempt)
+    for host in (HOST, "127.0.0.1"):
+        door.arrived(host, 0.0)
+    assert door.meter(HOST) is door.meter(HOST) is not None
+    assert door.meter("127.0.0.1") is None
