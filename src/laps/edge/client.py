@@ -221,6 +221,10 @@ class EdgeClient:
         "Whose bound on bytes out its link has been told of."
         self.is_held = False
         "What it sends is left unread for a while: it has sent as much as it may."
+        self.turn_at = 0.0
+        "When the turn of the loop began that `messages` counts for."
+        self.messages = 0
+        "How many of its messages were acted on in one turn."
         self.publications: dict[int, Publication] = {}
         "What it publishes, by request id."
         self.watching: dict[int, Watch] = {}
@@ -265,6 +269,10 @@ class EdgeClient:
         self.is_held = True
         if not self._is_waiting:
             self.link.pause()
+
+    def read_on(self, now: float) -> bool:
+        """Act on messages that were left for another turn; whether there are more."""
+        return False
 
     def release(self) -> None:
         """Read on, unless there is another reason not to."""

@@ -26,7 +26,7 @@ from laps.edge.shares import Limit
 from laps.sessions.moqt import MoqtSession
 from laps.tracks.subscription import SubscriptionState
 from laps.wire.moqt.carried_subscribe import accepted_as
-from laps.wire.moqt.codes import DoneCode, RequestCode, SessionCode, violation
+from laps.wire.moqt.codes import DoneCode, MoqtViolation, RequestCode, SessionCode, violation
 from laps.wire.moqt.messages import (
     ClientSetup,
     Fetch,
@@ -52,6 +52,8 @@ from laps.wire.moqt.messages import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from laps.edge.client import ClientLink, EdgeSubscription, Watch
     from laps.edge.edge import Edge
     from laps.edge.moqt_names import Refusal
@@ -97,6 +99,8 @@ class MoqtClient(MoqtAsker):
         )
         self._subscriptions: dict[TrackKey, MoqtSubscription] = {}
         self._by_request: dict[int, MoqtSubscription] = {}
+        self._unread: dict[int, None] = {}
+        "Streams whose messages were too many for one turn."
         self._publishing = MoqtPublications(edge, self, self.session)
         self._streams_in = PublishedStreams(edge, self, self.session, self._publishing)
         self._fetches = MoqtFetches(edge, self, self.session)
@@ -111,11 +115,30 @@ class MoqtClient(MoqtAsker):
         if self.share.inflow:
             self.edge.shaping.took_in(self, len(data), now)
         if not stream_id & 2:
-            for message in self.session.receive(stream_id, data, fin=fin):
-                self._take(message, now)
-            self.edge.shaping.messages_read(self, now)
+            self._read(stream_id, self.session.receive(stream_id, data, fin=fin), now)
             return
         self._streams_in.receive(stream_id, data, fin, now)
+
+    def _read(self, stream_id: int, messages: Iterator[Message], now: float) -> None:
+        """Act on messages; those that are too many for a turn stay in the session."""
+        shaping = self.edge.shaping
+        for message in messages:
+            self._take(message, now)
+            if shaping.took_message(self, now):
+                self._unread[stream_id] = None
+                return
+        shaping.messages_read(self, now)
+
+    def read_on(self, now: float) -> bool:
+        """As `EdgeClient.read_on`."""
+        unread, self._unread = self._unread, {}
+        try:
+            for stream_id in unread:
+                self._read(stream_id, self.session.receive(stream_id, b""), now)
+        except MoqtViolation as error:
+            self.link.close(error.code, str(error))
+            return False
+        return bool(self._unread)
 
     def stream_reset(self, stream_id: int, code: int, now: float) -> None:
         """The client gave a stream up."""
@@ -145,11 +168,8 @@ class MoqtClient(MoqtAsker):
     def closed(self, now: float) -> None:
         """The session is closed, whoever ended it."""
         self.edge.client_closed(self, now)
-        del (
-            self._publishing,
-            self._streams_in,
-            self._fetches,
-        )  # which refer to the client: see `net/clients.py`
+        # They refer to the client: see `net/clients.py`.
+        del self._publishing, self._streams_in, self._fetches
 
     # -- as `EdgeClient` ---------------------------------------------------------------------------
 

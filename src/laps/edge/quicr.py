@@ -182,6 +182,7 @@ class QuicrClient(EdgeClient):
         self._publishing.review(self.access, now)
 
     def _asked(self, stream: ControlStream, message: Message, now: float) -> None:
+        self.edge.shaping.took_message(self, now)
         match message:
             case Subscribe():
                 self._subscribed(stream, message, now)

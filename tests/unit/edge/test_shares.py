@@ -9,6 +9,7 @@ import pytest
 from laps.auth.grants import Limits
 from laps.auth.judge import OUT_OF_BAND, Verifier
 from laps.edge.authority import Authority
+from laps.edge.shaping import MOST_MESSAGES
 from laps.edge.shares import Limit, ShareSettings, Whose
 from laps.wire.moqt.codes import RequestCode, SessionCode
 from laps.wire.moqt.dialect import DRAFT14, DRAFT16
@@ -35,6 +36,7 @@ from laps.wire.quicr.messages import (
 from support.moqt import MoqtNet
 from support.moqt_streams import Obj
 from support.quicr import Media, Post, QuicrApp
+from support.relays import track_name
 from support.tokens import NOW, jwt, keys
 
 if TYPE_CHECKING:
@@ -536,3 +538,41 @@ def test_every_limit_of_a_token_is_enforced() -> None:
     """Each name of `Limits` is counted, shaped or kept: none is parsed for nothing."""
     enforced = {str(limit) for limit in Limit} | {"cache_bytes"}
     assert set(Limits.__slots__) <= enforced
+
+
+# -- turns -----------------------------------------------------------------------------------------
+
+
+def publish_at_once(app: App, count: int, more: bytes = b"") -> None:
+    """Many requests, that come in one piece."""
+    said: list[bytes] = []
+    send, app.post_data = app.post_data, lambda _, data, fin: said.append(data)  # type: ignore[method-assign,assignment]
+    for number in range(count):
+        app.session.request(Publish(0, track_name(f"a/{number}"), number))
+    app.post_data = send  # type: ignore[method-assign,assignment]
+    app.post_data(0, b"".join(said) + more, False)
+
+
+@BOTH
+def test_messages_without_end_leave_others_their_turn_and_are_all_answered(
+    dialect: Dialect,
+) -> None:
+    stage = Stage(dialect)
+    app = stage.app(bearer())
+    publish_at_once(app, 300)
+    stage.net.run()
+    assert len(app.heard_of(PublishOk)) == MOST_MESSAGES - 1  # one was the setup
+    assert is_paused(app)
+    stage.net.run(0.1)
+    assert len(app.heard_of(PublishOk)) == 300
+    assert not is_paused(app)
+
+
+def test_messages_that_break_the_protocol_close_the_session_in_a_later_turn_too() -> None:
+    stage = Stage()
+    app = stage.app(bearer())
+    publish_at_once(app, 100, more=b"\x3f\x00\x00")
+    stage.net.run(0.1)
+    assert app.closed is not None
+    assert app.closed[0] == SessionCode.PROTOCOL_VIOLATION
+    stage.net.check_empty()
