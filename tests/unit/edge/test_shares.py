@@ -549,7 +549,7 @@ def publish_at_once(app: App, count: int, more: bytes = b"") -> None:
     send, app.post_data = app.post_data, lambda _, data, fin: said.append(data)  # type: ignore[method-assign,assignment]
     for number in range(count):
         app.session.request(Publish(0, track_name(f"a/{number}"), number))
-    app.post_data = send  # type: ignore[method-assign,assignment]
+    app.post_data = send  # type: ignore[method-assign]
     app.post_data(0, b"".join(said) + more, False)
 
 
