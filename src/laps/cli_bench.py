@@ -298,6 +298,34 @@ def bench_auth_command(
         raise typer.Exit(1)
 
 
+@bench.command("hostile", epilog="Example: laps bench hostile --only 'reset storm' --seconds 5")
+def bench_hostile_command(
+    seconds: Annotated[float, typer.Option(min=0.5, help="How long an attack takes.")] = 3.0,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="ATTACK", help="Only this attack. Repeatable.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What one client that does its worst costs a relay, and the clients beside it.
+
+    Exit status 1 if it costs 50 MB or more, or the others a tenth of their throughput or an object.
+    """
+    from laps.bench import hostile as bench_hostile
+    from laps.bench.hostile_clients import ATTACKS
+
+    if unknown := set(only or ()) - set(ATTACKS):
+        known = ", ".join(ATTACKS)
+        raise ConfigError(f'--only "{unknown.pop()}": known are {known}')
+    with err.status("measuring") as status:
+        results = bench_hostile.measure(seconds, only or [], status.update)
+    if as_json:
+        _print_line(json.dumps(bench_hostile.as_mapping(results), indent=2))
+    else:
+        out.print(bench_hostile.table(results))
+    if not all(result.holds() for result in results):
+        raise typer.Exit(1)
+
+
 @bench.command("plan", epilog="Example: laps bench plan --generate tracks=20e6,subscriptions=200e6")
 def bench_plan_command(
     generate: Annotated[

@@ -253,6 +253,9 @@ _Bytes = Annotated[
     int,
     Meta(ge=16 * KIB, le=1024 * MIB, description="a whole number from 16384 to 1073741824"),
 ]
+_Limit = Annotated[
+    int, Meta(ge=0, le=1 << 40, description="a whole number, 0 for as much as anybody likes")
+]
 _CacheBytes = Annotated[
     int, Meta(ge=0, le=1 << 40, description="a whole number of bytes, 0 to keep nothing")
 ]
@@ -410,6 +413,52 @@ class ClientsConfig(msgspec.Struct, frozen=True, kw_only=True):
     # and where. None: the nearest relay with room that is known by then, since nobody knows when
     # writing the file which that will be.
     redirect: _Place = None
+
+
+class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """[limits]: what one address, and all clients, may have; 0: no bound. See docs/security.md.
+
+    What the bearer of a token may have is in the token.
+    """
+
+    # Clients from these networks have no limits by address: those of this machine, a proxy, an
+    # office of one's own.
+    exempt: _Networks = (
+        ipaddress.ip_network("127.0.0.0/8"),
+        ipaddress.ip_network("::1/128"),
+    )
+    # A large office after one NAT, with a page and a camera for everybody.
+    address_sessions: _Limit = 1000
+    # A handshake takes a millisecond, so this is a twentieth of a core; ten times as many pass at
+    # once, for the office whose relay was restarted.
+    address_handshakes_per_s: _Limit = 50
+    # A request takes about a tenth of a millisecond. Four times as many pass at once: pages ask for
+    # all they show when they are opened.
+    address_requests_per_s: _Limit = 1000
+    # Two hundred people who open a page with twenty tracks at once. It takes some 7 kB each.
+    address_open_requests: _Limit = 4000
+    # As much each, so that one address has less than 50 MB by any of them.
+    address_tracks: _Limit = 5000
+    address_subscriptions: _Limit = 5000
+    address_namespaces: _Limit = 2000
+    # While the relay has more to do than it can, what one address sends takes no more of its time:
+    # the rest is lost on the way in, and QUIC slows the sender down. Idle time is anybody's.
+    address_time_share: _Share = 0.1
+    # What an address may send depends on the line of the relay and on who pays for it.
+    address_bytes_in_per_s: _Limit = 0
+    address_bytes_out_per_s: _Limit = 0
+    # Of the cache: whoever fills it leaves as much to all others.
+    address_cache_share: _Share = 0.5
+    # Of all addresses together, more than a core completes: whoever is dropped tries again by
+    # itself.
+    handshakes_per_s: _Limit = 1000
+    # Published and watched: a kilobyte each, and all other relays hear of them.
+    namespaces: _Limit = 100_000
+    # What the drafts allow for a namespace and a name together.
+    name_bytes: _Limit = 4096
+    # Of messages that have begun to arrive, of all sessions: 60 of the most that a session may
+    # have in MoQT. Above it the one that holds most is closed.
+    half_message_bytes: _Limit = 64 * MIB
 
 
 class AuthConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -655,6 +704,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     quic: QuicConfig = QuicConfig()
     egress: EgressConfig = EgressConfig()
     clients: ClientsConfig = ClientsConfig()
+    limits: LimitsConfig = LimitsConfig()
     auth: AuthConfig = AuthConfig()
     origins: tuple[OriginConfig, ...] = ()
     quicr: QuicrConfig = QuicrConfig()

@@ -261,7 +261,7 @@ async def test_connections_are_bounded() -> None:
     async with listening(config) as there, dialling(limits(handshake_timeout_s=0.3)) as here:
         await dial(here, there.port)
         await dial(here, there.port)
-        with pytest.raises(HandshakeFailed, match=r"the relay at 127\.0\.0\.1:\d+ is full"):
+        with pytest.raises(HandshakeFailed, match=r"the relay at 127\.0\.0\.1:\d+ takes no more"):
             await dial(here, there.port)
         assert there.endpoint.counters.refused_for_connections > 0
 

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
     from laps.edge.authority import Authority
     from laps.edge.client import Rank
+    from laps.edge.shares import Account, ClientShare
     from laps.relay.relay import Relay
     from laps.sessions.moqt import MoqtLimits
     from laps.wire.moqt.dialect import Dialect
@@ -83,6 +84,8 @@ class Link:
         self.crowded = False
         self.sent_bytes = 0
         self.paused = False
+        self.host = ""
+        self.paced_by: tuple[Account, ...] = ()
         self.datagram_bytes = 1200
         self.has_datagram_room = True
         self.room: int | None = None
@@ -118,6 +121,9 @@ class Link:
         calls, self._when_sent = self._when_sent, []
         for call in calls:
             self._app.net.post(call)
+
+    def pace(self, share: ClientShare) -> None:
+        self.paced_by = share.outflow
 
     def pause(self) -> None:
         assert not self.paused

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from laps.edge.client import Rank
+    from laps.edge.shares import Account, ClientShare
     from laps.relay.relay import Relay
     from laps.sessions.quicr import ControlStream
 
@@ -66,6 +67,8 @@ class QuicrLink:
         self.crowded = False
         self.sent_bytes = 0
         self.paused = False
+        self.host = ""
+        self.paced_by: tuple[Account, ...] = ()
         self.datagram_bytes = 1200
         self.datagram_room: int | None = None
         "How many datagrams may still be sent before there is no room; None is without end."
@@ -107,6 +110,9 @@ class QuicrLink:
 
     def when_sent(self, call: Callable[[], None], streams: object = None) -> None:
         self._app.net.post(call)
+
+    def pace(self, share: ClientShare) -> None:
+        self.paced_by = share.outflow
 
     def pause(self) -> None:
         assert not self.paused

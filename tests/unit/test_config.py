@@ -115,6 +115,23 @@ fingerprints."192.0.2.3:33434" = "ABABABABABABABABABABABABABABABABABABABABABABAB
         subscribe_wait_s = 0.5
         drain_s = 1
         redirect = "[2001:db8::1]:443"
+        [limits]
+        exempt = ["192.0.2.0/24"]
+        address_sessions = 1
+        address_handshakes_per_s = 2
+        address_requests_per_s = 3
+        address_open_requests = 4
+        address_tracks = 5
+        address_subscriptions = 6
+        address_namespaces = 7
+        address_bytes_in_per_s = 8
+        address_bytes_out_per_s = 9
+        address_time_share = 0.2
+        address_cache_share = 0.1
+        handshakes_per_s = 10
+        namespaces = 11
+        name_bytes = 12
+        half_message_bytes = 13
         [auth]
         keys = "keys.json"
         revoked = "revoked"

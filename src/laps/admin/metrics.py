@@ -160,6 +160,21 @@ class RelayCollector(Collector):
             for row in rows:
                 by_origin.add_metric([row.origin], series.value(row))
             yield by_origin
+        yield from self._limits()
+
+    def _limits(self) -> Iterator[Metric]:
+        shares = self._runner.edge.shares
+        for name, words, counts in (
+            ("refused", "What was over a limit and refused, by whose it is.", shares.refused),
+            ("shaped", "How often somebody waited for bytes, by whose limit.", shares.shaped),
+        ):
+            family = CounterMetricFamily(f"laps_limits_{name}", words, labels=["whose", "limit"])
+            for key, count in sorted(counts.items()):
+                family.add_metric(key, count)
+            yield family
+        words = "Bytes of messages that have not come whole, of all clients."
+        size = shares.half_messages.size
+        yield GaugeMetricFamily("laps_half_message_bytes", words, value=size)
 
     def _tables(self) -> Iterator[Metric]:
         here = self._runner.relay

@@ -168,6 +168,7 @@ class Limits:
     open_requests: int | None = None
     tracks: int | None = None
     subscriptions: int | None = None
+    namespaces: int | None = None
     bytes_in_per_s: int | None = None
     bytes_out_per_s: int | None = None
     cache_bytes: int | None = None

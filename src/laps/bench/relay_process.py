@@ -87,3 +87,11 @@ def rss_bytes(pid: int) -> int:
     """The memory that a process has in use."""
     resident = Path(f"/proc/{pid}/statm").read_text().split()[1]
     return int(resident) * os.sysconf("SC_PAGE_SIZE")
+
+
+def peak_bytes(pid: int) -> int:
+    """The most memory that a process has had in use."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(
+        int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM")
+    )

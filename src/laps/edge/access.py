@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from laps.auth.origins import Origin
     from laps.edge.authority import Authority
     from laps.edge.decisions import Decision
+    from laps.edge.shares import ClientShare
 
     Shown = Iterable[tuple[int, bytes]]
     "Tokens: the type and the value of each."
@@ -92,10 +93,13 @@ class Access:
         "_prune_at",
         "_session_tokens",
         "ends_at",
+        "share",
     )
 
-    def __init__(self, authority: Authority) -> None:
+    def __init__(self, authority: Authority, share: ClientShare) -> None:
         self._authority = authority
+        self.share = share
+        "What the client has of the relay, by these tokens."
         self._session_tokens = Tokens()
         self.ends_at = inf
         "When the first of all grants ends, or is to be looked at again, by the relay's clock."
@@ -128,7 +132,7 @@ class Access:
     # -- what it shows -----------------------------------------------------------------------------
 
     def connect(self, tokens: Shown, now: float) -> None:
-        """A session begins with these tokens; AuthError if it may not."""
+        """A session begins with these tokens; AuthError or OverLimit if it may not."""
         if self.is_open:
             return
         try:
@@ -138,11 +142,14 @@ class Access:
         except AuthError as error:
             self._authority.count(Action.CLIENT_SETUP, error)
             raise
+        self.share.join(self.grants, now)
 
     def add(self, tokens: Shown, now: float) -> None:
-        """More tokens for the session; AuthError if one is refused."""
+        """More tokens for the session; AuthError or OverLimit if one is refused."""
         if not self.is_open:
-            self._session_tokens += self._read_for(Action.CLIENT_SETUP, tokens, now)
+            more = self._read_for(Action.CLIENT_SETUP, tokens, now)
+            self.share.join(more.grants, now)
+            self._session_tokens += more
 
     def add_own(self, request_id: int, tokens: Shown, now: float) -> None:
         """More tokens for a request that stands; AuthError if one is refused."""
@@ -163,24 +170,31 @@ class Access:
         *,
         begins: bytes = b"",
     ) -> Decision | None:
-        """A request, with tokens of its own or without; AuthError if it is not allowed.
+        """A request, with tokens of its own or without; AuthError or OverLimit if it is refused.
 
         The decision to wait for, where an origin has to be asked; then it is judged once more.
         """
         if self.is_open:
+            self.share.ask(request_id, action, None, now)
             return None
+        has_waited = request_id in self._pending
+        grant = waits = None
         try:
             own = self._own_of(request_id) + self._read(tokens, now)
             origin = self._authority.origins.find(namespace, name, begins)
-            waits = None
             if origin is not None and origin.api is not None:
+                if not has_waited:  # what is over a limit is no question for an origin
+                    self.share.ask(request_id, action, None, now)
                 asked = Question(action, namespace, name, begins, self._for_origin(own))
                 waits = self._asked(request_id, origin, asked, now)
             else:
-                self._judge((own, self._session_tokens), action, namespace, name, now)
+                grant = self._judge((own, self._session_tokens), action, namespace, name, now)
         except AuthError as error:
             self._authority.count(action, error)
             raise
+        if grant is not None:
+            self.share.join((grant,), now)
+            self.share.ask(request_id, action, grant, now)
         if own:
             self._own[request_id] = own
             if len(self._own) >= self._prune_at:
@@ -194,11 +208,11 @@ class Access:
         namespace: Namespace,
         name: bytes | None,
         now: float,
-    ) -> None:
-        """AuthError if no grant allows it: what is wrong with a token, if one could not be read."""
+    ) -> Grant:
+        """The grant that allows it, or AuthError: what is wrong with a token that was not read."""
         grants = [grant for tokens in shown for grant in tokens.grants]
         try:
-            self._authority.judge(grants, action, namespace, name, now)
+            return self._authority.judge(grants, action, namespace, name, now)
         except AuthError:
             for opaque in (it for tokens in shown for it in tokens.opaque):
                 raise opaque.error from None
@@ -382,6 +396,7 @@ class Access:
         for request_id, own in self._own.items():
             self._own[request_id] = self._valid(own, now)
         shown = (*self._all_own(), *self.grants)
+        self.share.keep(shown)
         ends = [self._authority.looks_at(it, now) for it in shown]
         ends += [it.until for it in self._decisions.values() if it.stands(now)]
         self.ends_at = min(ends, default=inf)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from laps.edge.access import Access
     from laps.edge.decisions import Decision
+    from laps.edge.shares import Account, ClientShare
     from laps.routing.forwarding import FlowKey
     from laps.sessions.moqt import Wire
     from laps.tracks.publication import Publication
@@ -109,6 +110,13 @@ class ClientLink(Pressed, Protocol):
     def abort(self, code: int, reason: str) -> None:
         """End the connection, so that the client takes it for lost."""
 
+    @property
+    def host(self) -> str:
+        """The address that the client comes from; empty where it has none."""
+
+    def pace(self, share: ClientShare) -> None:
+        """Send no faster than the accounts of its `outflow` allow."""
+
 
 class Serving(Protocol):
     """An answer to a FETCH, on its way to a client."""
@@ -152,6 +160,17 @@ class Watch:
         return namespace[: len(self.prefix)] == self.prefix
 
 
+class Session(Protocol):
+    """The conversation with a client, as far as both protocols have it."""
+
+    @property
+    def held_bytes(self) -> int:
+        """What is held of messages that have not come whole."""
+
+    def let_go(self) -> None:
+        """The session is closed, or about to be: nothing more is held of messages."""
+
+
 class EdgeSubscription(Subscription):
     """A subscription of a MoQT or QUICR client."""
 
@@ -177,6 +196,10 @@ class EdgeClient:
     "What its session is closed with because of what it did."
     silent_code: ClassVar[int] = 0
     "What its session is closed with because it has not begun in time."
+    held_code: ClassVar[int] = 0
+    "What its session is closed with because it begins messages and does not finish them."
+    flood_code: ClassVar[int] = 0
+    "What its session is closed with because it is one too many, or asks and asks."
     echoes = True
     "It may subscribe to what it publishes, and is given it back."
     answers = Answers.ITSELF
@@ -189,9 +212,20 @@ class EdgeClient:
 
     access: Access
     "What it has shown, and may do."
+    session: Session
 
-    def __init__(self, link: ClientLink) -> None:
+    def __init__(self, link: ClientLink, share: ClientShare) -> None:
         self.link = link
+        self.share = share
+        "What it has of the relay."
+        self.paced_by: tuple[Account, ...] = ()
+        "Whose bound on bytes out its link has been told of."
+        self.is_held = False
+        "What it sends is left unread for a while: it has sent as much as it may."
+        self.turn_at = 0.0
+        "When the turn of the loop began that `messages` counts for."
+        self.messages = 0
+        "How many of its messages were acted on in one turn."
         self.publications: dict[int, Publication] = {}
         "What it publishes, by request id."
         self.watching: dict[int, Watch] = {}
@@ -201,7 +235,7 @@ class EdgeClient:
         self.review_at = inf
         "When it is looked at whether it is still allowed what it was."
         self._is_waiting = False
-        "What it sends is left unread."
+        "What it sends is left unread until what it has sent can be sent on."
 
     # -- as `ports.Sender` -------------------------------------------------------------------------
 
@@ -222,9 +256,29 @@ class EdgeClient:
         """As `Sender.wait`."""
         if urgency and not self._is_waiting:
             self._is_waiting = True
-            self.link.pause()
+            if not self.is_held:
+                self.link.pause()
         elif self._is_waiting and not urgency:
             self._is_waiting = False
+            if not self.is_held:
+                self.link.resume()
+
+    # -- its share ---------------------------------------------------------------------------------
+
+    def hold(self) -> None:
+        """Leave what it sends unread."""
+        self.is_held = True
+        if not self._is_waiting:
+            self.link.pause()
+
+    def read_on(self, now: float) -> bool:
+        """Act on messages that were left for another turn; whether there are more."""
+        return False
+
+    def release(self) -> None:
+        """Read on, unless there is another reason not to."""
+        self.is_held = False
+        if not self._is_waiting:
             self.link.resume()
 
     # -- as `ports.Pressed` ------------------------------------------------------------------------

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from laps.edge.addresses import Addresses
 from laps.edge.client import EdgeClient
 from laps.edge.settings import ClientCounters, EdgeSettings, QuicrCounters
+from laps.edge.shares import Limit, Shares, Whose
 from laps.relay.roles import Role
 from laps.relay.stub import StubClient
 from laps.relay.timers import Timers
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laps.edge.authority import Authority
+    from laps.edge.client import ClientLink
+    from laps.edge.shares import ClientShare
     from laps.relay.relay import Relay
     from laps.tracks.ports import Client
     from laps.tracks.track import Track
@@ -33,6 +37,10 @@ class Context:
         self.settings = settings
         self.counters = ClientCounters()
         self.quicr = QuicrCounters()
+        self.shares = Shares(settings.shares, relay.journal)
+        self.addresses = Addresses(self.shares, settings.exempt)
+        self.connected: dict[EdgeClient, None] = {}
+        "Clients, those too whose sessions have not been set up."
         self.clients: dict[EdgeClient, None] = {}
         self.holding: set[EdgeClient] = set()
         "Clients with streams that nobody has explained yet."
@@ -46,6 +54,10 @@ class Context:
         self.is_sooner = self.is_sooner or first is None or when < first
         self.timers.at(when, call)
 
+    def share_of(self, link: ClientLink) -> ClientShare:
+        """What a client that connects by a link has of the relay."""
+        return self.shares.client(self.addresses.account(link.host))
+
     def track(self, name: TrackName, now: float) -> Track:
         """A track by its name."""
         return self.relay.tracks.track(hash_track(name), now, name)
@@ -55,6 +67,7 @@ class Context:
         tracks, most = self.relay.tracks, self.settings.most_tracks
         if len(tracks) < most or hash_track(name).full_name_hash in tracks:
             return None
+        self.shares.refused[Whose.RELAY, Limit.TRACKS] += 1
         return f"this relay has {most} tracks, as many as clients.most_tracks allows"
 
     def announce(

@@ -7,6 +7,7 @@
     watching          who hears of which namespaces
     reviewing         whether clients are still allowed what they were
     asking            what origins are asked, and what follows from their answers
+    shares            how much of the relay each may have; `addresses`, `shaping`
     endings           how tracks end
     relay_queries     what is asked of other relays, and `relay_requests` what they ask
 
@@ -26,6 +27,7 @@ from laps.edge.fetching import Fetches
 from laps.edge.relay_queries import RelayQueries
 from laps.edge.relay_requests import RelayRequests
 from laps.edge.reviewing import Reviews
+from laps.edge.shaping import Shaping
 from laps.edge.subscribing import Subscribing
 from laps.edge.track_status import Statuses
 from laps.edge.upstream_fetch import FetchCounters, UpstreamFetches
@@ -70,7 +72,10 @@ class Edge:
         self.statuses = Statuses(context, self.queries)
         self.subscribing = Subscribing(context, self.statuses, self.upstream)
         self.watches = Watches(context)
-        self.reviews = Reviews(context)
+        self.shares = context.shares
+        self.addresses = context.addresses
+        self.shaping = Shaping(context)
+        self.reviews = Reviews(context, self.shaping)
         self.origins = Asking(context)
         self.endings = Endings(context, self.queries)
         self.requests = RelayRequests(
@@ -84,6 +89,11 @@ class Edge:
 
     # -- clients -----------------------------------------------------------------------------------
 
+    def client_connected(self, client: EdgeClient) -> None:
+        """There is a connection, and may be a session."""
+        self.context.connected[client] = None
+        self.shaping.pace(client)
+
     def client_ready(self, client: EdgeClient) -> None:
         """A session has been set up."""
         self.clients[client] = None
@@ -94,6 +104,9 @@ class Edge:
         """A client has left, with all that it offered and wanted."""
         self.clients.pop(client, None)
         self.origins.client_closed(client)
+        self.context.connected.pop(client, None)
+        client.session.let_go()
+        client.share.close()
         self.context.holding.discard(client)
         for serving in list(client.serving.values()):
             serving.cancel(now)

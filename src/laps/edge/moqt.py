@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from laps.edge.client import EdgeClient
 from laps.edge.moqt_access import MoqtAccess
+from laps.edge.moqt_asker import MoqtAsker
 from laps.edge.moqt_fetches import MoqtFetches
 from laps.edge.moqt_gate import MoqtGate
 from laps.edge.moqt_manners import manners_of
@@ -22,11 +22,12 @@ from laps.edge.moqt_publications import MoqtPublications
 from laps.edge.moqt_published_streams import PublishedStreams
 from laps.edge.moqt_review import review
 from laps.edge.moqt_subscription import MoqtSubscription
+from laps.edge.shares import Limit
 from laps.errors import RemoteProtocolError
 from laps.sessions.moqt import MoqtSession
 from laps.tracks.subscription import SubscriptionState
 from laps.wire.moqt.carried_subscribe import accepted_as
-from laps.wire.moqt.codes import RequestCode, SessionCode, violation
+from laps.wire.moqt.codes import MoqtViolation, RequestCode, SessionCode, violation
 from laps.wire.moqt.messages import (
     ClientSetup,
     Fetch,
@@ -52,7 +53,9 @@ from laps.wire.moqt.messages import (
 )
 
 if TYPE_CHECKING:
-    from laps.edge.client import ClientLink, EdgeSubscription, Rank, RankedStream, Watch
+    from collections.abc import Iterator
+
+    from laps.edge.client import ClientLink, EdgeSubscription, Watch
     from laps.edge.decisions import Decision
     from laps.edge.edge import Edge
     from laps.tracks.publication import Publication
@@ -62,12 +65,13 @@ if TYPE_CHECKING:
     from laps.wire.moqt.messages import Message
 
 
-class MoqtClient(EdgeClient):
+class MoqtClient(MoqtAsker):
     """One MoQT session with a client."""
 
     violations = frozenset(SessionCode) - {SessionCode.NO_ERROR, SessionCode.GOAWAY_TIMEOUT}
     silent_code = SessionCode.CONTROL_MESSAGE_TIMEOUT
-    answers_fetches = True
+    held_code = SessionCode.INTERNAL_ERROR
+    flood_code = SessionCode.TOO_MANY_REQUESTS
     access: MoqtAccess
 
     def __init__(
@@ -80,7 +84,7 @@ class MoqtClient(EdgeClient):
         url: str = "",
     ) -> None:
         """`url` is the path and query that a WebTransport session was asked for with."""
-        super().__init__(link)
+        super().__init__(link, edge.context.share_of(link))
         self.edge = edge
         self._webtransport = webtransport
         self._follows_goaway = True
@@ -91,25 +95,52 @@ class MoqtClient(EdgeClient):
             limits=edge.settings.session,
             webtransport=webtransport,
             tolerated=edge.counters.tolerated,
+            ledger=self.share,
+            half_messages=edge.shares.half_messages,
         )
         self._subscriptions: dict[TrackKey, MoqtSubscription] = {}
         self._by_request: dict[int, MoqtSubscription] = {}
+        self._unread: dict[int, None] = {}
+        "Streams whose messages were too many for one turn."
         self._publishing = MoqtPublications(edge, self, self.session)
         self._streams_in = PublishedStreams(edge, self, self.session, self._publishing)
         self._fetches = MoqtFetches(edge, self, self.session)
-        self.access = MoqtAccess(edge.context.authority, self.session, url)
+        self.access = MoqtAccess(edge.context.authority, self.share, self.session, url)
         self._gate = MoqtGate(edge, self, self.session, self.access, self._streams_in)
         self.offers = Offers(self.session)
+        edge.client_connected(self)
 
     # -- what the connection tells -----------------------------------------------------------------
 
     def receive(self, stream_id: int, data: bytes, fin: bool, now: float) -> None:
         """Bytes of a stream that the client writes."""
+        if self.share.inflow:
+            self.edge.shaping.took_in(self, len(data), now)
         if not stream_id & 2:
-            for message in self.session.receive(stream_id, data, fin=fin):
-                self._take(message, now)
+            self._read(stream_id, self.session.receive(stream_id, data, fin=fin), now)
             return
         self._streams_in.receive(stream_id, data, fin, now)
+
+    def _read(self, stream_id: int, messages: Iterator[Message], now: float) -> None:
+        """Act on messages; those that are too many for a turn stay in the session."""
+        shaping = self.edge.shaping
+        for message in messages:
+            self._take(message, now)
+            if shaping.took_message(self, now):
+                self._unread[stream_id] = None
+                return
+        shaping.messages_read(self, now)
+
+    def read_on(self, now: float) -> bool:
+        """As `EdgeClient.read_on`."""
+        unread, self._unread = self._unread, {}
+        try:
+            for stream_id in unread:
+                self._read(stream_id, self.session.receive(stream_id, b""), now)
+        except MoqtViolation as error:
+            self.link.close(error.code, str(error))
+            return False
+        return bool(self._unread)
 
     def stream_reset(self, stream_id: int, code: int, now: float) -> None:
         """The client gave a stream up."""
@@ -127,6 +158,8 @@ class MoqtClient(EdgeClient):
 
     def receive_datagram(self, data: bytes, now: float) -> None:
         """An object in a datagram."""
+        if self.share.inflow:
+            self.edge.shaping.took_in(self, len(data), now)
         self._streams_in.datagram(data, now)
 
     def writable(self, now: float) -> None:
@@ -137,12 +170,8 @@ class MoqtClient(EdgeClient):
     def closed(self, now: float) -> None:
         """The session is closed, whoever ended it."""
         self.edge.client_closed(self, now)
-        del (
-            self._publishing,
-            self._streams_in,
-            self._fetches,
-            self._gate,
-        )  # which refer to the client: see `net/clients.py`
+        # They refer to the client: see `net/clients.py`.
+        del self._publishing, self._streams_in, self._fetches, self._gate
 
     # -- as `EdgeClient` ---------------------------------------------------------------------------
 
@@ -205,41 +234,6 @@ class MoqtClient(EdgeClient):
         self._subscriptions.clear()
         self._by_request.clear()
         self.offers.clear()
-
-    def fetch(self, message: Fetch) -> int:
-        """As `EdgeClient.fetch`."""
-        return self.session.request(message)
-
-    def fetch_closed(self, request_id: int, *, ok: bool) -> None:
-        """As `EdgeClient.fetch_closed`."""
-        if ok:
-            self.session.finish(request_id)
-        elif request_id in self.session.outgoing:
-            self.session.send(FetchCancel(request_id))
-
-    # -- as `Asker` --------------------------------------------------------------------------------
-
-    @property
-    def dialect(self) -> Dialect:
-        """As `Asker.dialect`."""
-        return self.session.dialect
-
-    @property
-    def has_room(self) -> bool:
-        """As `Asker.has_room`."""
-        return self.link.has_room
-
-    def answer(self, message: Message, now: float) -> None:
-        """As `Asker.answer`."""
-        self.session.send(message)
-
-    def open_fetch(self, track: Track, rank: Rank) -> RankedStream:
-        """As `Asker.open_fetch`."""
-        return self.link.open_stream(rank, 0)
-
-    def fetch_served(self, request_id: int) -> None:
-        """As `Asker.fetch_served`."""
-        self.session.finish(request_id)
 
     # -- as `ports.Client` -------------------------------------------------------------------------
 
@@ -316,9 +310,9 @@ class MoqtClient(EdgeClient):
 
     def refuse(self, request_id: int, code: int, reason: str, now: float) -> None:
         """As `EdgeClient.refuse`."""
-        self.edge.counters.refused_requests += 1
         # What nobody publishes now somebody may publish in a moment, and we have waited already.
         retry_ms = 0 if code in (RequestCode.DOES_NOT_EXIST, RequestCode.TIMEOUT) else None
+        self.edge.counters.refused_requests += 1
         self.session.send(RequestError(request_id, code, reason, retry_ms))
 
     def _refused(self, message: RequestError, now: float) -> None:
@@ -450,6 +444,8 @@ class MoqtClient(EdgeClient):
             return
         if track.key in self._subscriptions or track.name is None or not self.session.can_request:
             return
+        if not self.share.has_room(Limit.SUBSCRIPTIONS):
+            return
         request_id = self.session.request(
             Publish(
                 0, track.name, track.alias, track.largest(), forward, None, (), track.properties
@@ -473,6 +469,7 @@ class MoqtClient(EdgeClient):
         return True
 
     def _deliver(self, track: Track, request_id: int) -> None:
+        self.share.hold(request_id, Limit.SUBSCRIPTIONS)
         subscription = MoqtSubscription.offered(self, self.session.dialect, track, request_id)
         self._add(subscription)
         track.add_subscriber(self, subscription)

@@ -15,6 +15,9 @@ from laps.auth.judge import OUT_OF_BAND
 from laps.auth.refusals import AuthError
 from laps.auth.tokens import URL_PARAMETERS
 from laps.edge.access import Access
+from laps.edge.moqt_names import Refusal, over_limit
+from laps.edge.shares import OverLimit
+from laps.sessions.requests import Request
 from laps.wire.moqt.codes import MoqtViolation, RequestCode, SessionCode
 from laps.wire.moqt.messages import (
     Fetch,
@@ -34,13 +37,10 @@ if TYPE_CHECKING:
 
     from laps.edge.authority import Authority
     from laps.edge.decisions import Decision
+    from laps.edge.shares import ClientShare
     from laps.sessions.moqt import MoqtSession
     from laps.types import TrackName
     from laps.wire.moqt.messages import ClientSetup, Message, Token
-
-
-Refusal = tuple[int, RequestCode, str]
-"The request, the code and the reason."
 
 
 class Asked(NamedTuple):
@@ -61,9 +61,11 @@ class MoqtAccess(Access):
 
     __slots__ = ("_session", "_url")
 
-    def __init__(self, authority: Authority, session: MoqtSession, url: str) -> None:
+    def __init__(
+        self, authority: Authority, share: ClientShare, session: MoqtSession, url: str
+    ) -> None:
         """`url` is the path and query that a WebTransport session was asked for with."""
-        super().__init__(authority)
+        super().__init__(authority, share)
         self._session = session
         self._url = url
 
@@ -78,17 +80,25 @@ class MoqtAccess(Access):
             self.connect([*tokens, *_values(message.tokens)], now)
         except AuthError as error:
             raise self.closing(error) from None
+        except OverLimit as over:
+            raise MoqtViolation(SessionCode.TOO_MANY_REQUESTS, str(over)) from None
 
     def refusal(self, message: Message, now: float) -> Refusal | Decision | None:
-        """What to refuse a message with, or to wait for; None where it is allowed."""
-        if self.is_open or (asked := self._asked_for(message)) is None:
+        """How to refuse a message, or what it waits for; None where it may be acted on."""
+        if not isinstance(message, Request):
             return None
-        tokens = _values(getattr(message, "tokens", ()))
         try:
-            return self.judge(*asked, tokens, now)
+            if (asked := self._asked_for(message)) is not None:
+                return self.judge(*asked, _values(message.tokens), now)
+            self.share.ask_more(getattr(message, "existing_id", -1), now)
         except AuthError as error:
-            request_id = getattr(message, "request_id", asked.request_id)
-            return request_id, RequestCode[error.reason.outcome.name], str(error)
+            code = RequestCode[error.reason.outcome.name]
+            return Refusal(message.request_id, code, str(error))
+        except OverLimit as over:
+            if over.is_flood:
+                raise MoqtViolation(SessionCode.TOO_MANY_REQUESTS, str(over)) from None
+            return over_limit(message.request_id, over)
+        return None
 
     def closing(self, error: AuthError) -> MoqtViolation:
         """What a session is closed with that may not be, or not any more."""

@@ -13,7 +13,7 @@ from laps.edge.decisions import Decision
 from laps.edge.moqt_names import name_refusal
 from laps.edge.moqt_waiting import WaitingRequests
 from laps.wire.moqt.codes import DoneCode, RequestCode
-from laps.wire.moqt.messages import Publish, RequestUpdate
+from laps.wire.moqt.messages import Publish, RequestError, RequestUpdate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from laps.edge.client import EdgeClient
     from laps.edge.edge import Edge
     from laps.edge.moqt_access import MoqtAccess
+    from laps.edge.moqt_names import Refusal
     from laps.edge.moqt_published_streams import PublishedStreams
     from laps.sessions.moqt import MoqtSession
     from laps.wire.moqt.messages import Message
@@ -50,14 +51,15 @@ class MoqtGate:
             return False
         if self._ended_by(message, now):
             return False
-        refusal = name_refusal(message, self._edge.context) or self._access.refusal(message, now)
+        context = self._edge.context
+        refusal = name_refusal(message, context, now) or self._access.refusal(message, now)
         self._edge.reviews.expect(self._client)
         if refusal is None:
             return True
         if isinstance(refusal, Decision):
             self._wait(message, refusal)
         else:
-            self._refuse(message, *refusal, now)
+            self._refuse(message, refusal, now)
         return False
 
     def released(self, decision: Decision, now: float) -> Iterator[Message]:
@@ -91,15 +93,14 @@ class MoqtGate:
             is_new = not isinstance(first, RequestUpdate)
         return is_new
 
-    def _refuse(
-        self, message: Message, request_id: int, code: int, reason: str, now: float
-    ) -> None:
+    def _refuse(self, message: Message, refusal: Refusal, now: float) -> None:
         """Refuse a request; what it updates goes no further, as the drafts have it."""
-        self._client.refuse(request_id, code, reason, now)
+        self._edge.counters.refused_requests += 1
+        self._session.send(RequestError(*refusal))
         if isinstance(message, Publish):
-            self._session.drop_alias(message.alias, request_id)
+            self._session.drop_alias(message.alias, refusal.request_id)
             self._streams.flush(message.alias, now)
-        if isinstance(message, RequestUpdate):
+        if isinstance(message, RequestUpdate) and refusal.retry_ms is None:
             for subscription in list(self._client.subscriptions.values()):
                 if subscription.request_id == message.existing_id:
-                    self._client.end(subscription, DoneCode.UPDATE_FAILED, reason, now)
+                    self._client.end(subscription, DoneCode.UPDATE_FAILED, refusal.reason, now)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from laps.edge.shares import OverLimit
 from laps.telemetry.records import is_telemetry
 from laps.wire.moqt.codes import RequestCode
 from laps.wire.moqt.messages import (
@@ -12,6 +13,7 @@ from laps.wire.moqt.messages import (
     PublishNamespace,
     StandaloneFetch,
     Subscribe,
+    SubscribeNamespace,
     TrackStatus,
 )
 
@@ -21,8 +23,27 @@ if TYPE_CHECKING:
     from laps.wire.moqt.messages import Message
 
 
-def name_refusal(message: Message, context: Context) -> tuple[int, RequestCode, str] | None:
-    """The request, code and reason to refuse a message with; None where its name is fine.
+# Of tracks that a relay has no room for: some are forgotten each second.
+_NO_ROOM_MS: Final = 1000
+
+
+class Refusal(NamedTuple):
+    """How a request is refused."""
+
+    request_id: int
+    code: RequestCode
+    reason: str
+    retry_ms: int | None = None
+    "When it may be asked again; None: it will be refused again."
+
+
+def over_limit(request_id: int, over: OverLimit) -> Refusal:
+    """What is over a limit; both drafts have no nearer code, and draft 14 no time but in words."""
+    return Refusal(request_id, RequestCode.INTERNAL_ERROR, str(over), over.retry_ms)
+
+
+def name_refusal(message: Message, context: Context, now: float) -> Refusal | None:
+    """How to refuse a message because of its name; None where its name is fine.
 
     Draft 14 allows names that draft 16, which relays speak with each other, does not.
     """
@@ -34,16 +55,22 @@ def name_refusal(message: Message, context: Context) -> tuple[int, RequestCode, 
             namespace = track.namespace
         case Fetch(request_id, StandaloneFetch(track)):
             namespace = track.namespace
-        case PublishNamespace(request_id, namespace):
+        case PublishNamespace(request_id, namespace) | SubscribeNamespace(request_id, namespace):
             pass
         case _:
             return None
+    try:
+        context.shares.check_name(namespace, None if track is None else track.name, now)
+    except OverLimit as over:
+        return over_limit(request_id, over)
+    if isinstance(message, SubscribeNamespace):
+        return None  # it names a prefix, which may be empty
     if isinstance(message, Publish | PublishNamespace) and is_telemetry(namespace):
         reason = "what is below laps/telemetry is published by relays, about themselves"
-        return request_id, RequestCode.UNAUTHORIZED, reason
+        return Refusal(request_id, RequestCode.UNAUTHORIZED, reason)
     if track is not None and (full := context.no_room_for(track)) is not None:
-        return request_id, RequestCode.INTERNAL_ERROR, full
+        return Refusal(request_id, RequestCode.INTERNAL_ERROR, full, _NO_ROOM_MS)
     if all(namespace) and namespace:
         return None
     reason = "a namespace here has at least one field, and no empty ones"
-    return request_id, RequestCode.NOT_SUPPORTED, reason
+    return Refusal(request_id, RequestCode.NOT_SUPPORTED, reason)

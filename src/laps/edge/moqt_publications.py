@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from laps.auth.grants import Action
+from laps.edge.shares import Limit
 from laps.tracks.publication import PublicationState
 from laps.types import announce_info
 from laps.wire.moqt.carried_subscribe import carried_subscribe
@@ -61,6 +62,7 @@ class MoqtPublications:
             self._forget(before, now)
             self._unsubscribe(before)
         session.move_alias(message.alias, message.request_id)
+        track.cached.belongs_to(client.share.cache_owner)
         publication = track.publish(client, message.request_id)
         client.publications[message.request_id] = publication
         # One that sends at once may go on, for the cache; one that waits is told when to send.
@@ -105,6 +107,10 @@ class MoqtPublications:
             publication.advance(PublicationState.REFUSED)
             reason = "its publisher has no token for it"
             publication.refusal = RequestError(-1, RequestCode.UNAUTHORIZED, reason)
+        elif not self._client.share.has_room(Limit.TRACKS):
+            publication.advance(PublicationState.REFUSED)
+            reason = "its publisher has as many tracks as it may have"
+            publication.refusal = RequestError(-1, RequestCode.INTERNAL_ERROR, reason)
         elif found.name is not None and publication.request_id < 0:
             wanted = (it.new_group for it in found.waiting if it.new_group is not None)
             largest = Filter(FilterType.LARGEST_OBJECT)
@@ -112,6 +118,8 @@ class MoqtPublications:
             new_group = next(wanted, asked.new_group)
             request = Subscribe(0, found.name, largest, asked.priority, new_group=new_group)
             publication.request_id = self._session.request(request)
+            self._client.share.hold(publication.request_id, Limit.TRACKS)
+            found.cached.belongs_to(self._client.share.cache_owner)
             self._client.publications[publication.request_id] = publication
             found.cached.history.published_here(all_of_it=False)
 

@@ -13,21 +13,22 @@ from typing import TYPE_CHECKING, Final
 from laps.auth.refusals import AuthError
 from laps.edge.client import EdgeClient
 from laps.edge.quicr_access import QuicrAccess, words_of
+from laps.edge.quicr_leaving import redirect
 from laps.edge.quicr_publication import QuicrPublishing
 from laps.edge.quicr_review import review
 from laps.edge.quicr_subscription import QuicrSubscription, check_datagrams
 from laps.edge.quicr_waiting import WaitingStreams
 from laps.edge.quicr_wildcards import Wildcards
+from laps.edge.shares import OverLimit
 from laps.sessions.quicr import Closed, QuicrSession
 from laps.tracks.subscription import SubscriptionState
 from laps.wire.moqt.codes import DoneCode
-from laps.wire.quicr.codes import QuicrCode, QuicrViolation
+from laps.wire.quicr.codes import QuicrCode, QuicrViolation, violation
 from laps.wire.quicr.messages import (
     Authorization,
     Intent,
     PublishIntent,
     PublishIntentOk,
-    RelayRedirect,
     Response,
     Subscribe,
     SubscribeCancel,
@@ -56,15 +57,18 @@ class QuicrClient(EdgeClient):
     """One QUICR session with a client."""
 
     silent_code = QuicrCode.SILENT
+    held_code = QuicrCode.TOO_LARGE
+    flood_code = QuicrCode.TOO_MANY
     access: QuicrAccess
+    session: QuicrSession
     violations = (QuicrCode.PROTOCOL_VIOLATION, QuicrCode.INVALID_ENCODING, QuicrCode.TOO_LARGE)
 
     def __init__(self, edge: Edge, link: ClientLink) -> None:
-        super().__init__(link)
+        super().__init__(link, edge.context.share_of(link))
         self.edge = edge
         self._counters = edge.quicr
-        self.session = QuicrSession(link.wire)
-        self.access = QuicrAccess(edge.context.authority, self.session)
+        self.session = QuicrSession(link.wire, self.share, edge.shares.half_messages)
+        self.access = QuicrAccess(edge.context.authority, self.share, self.session)
         self._subscriptions: dict[TrackKey, QuicrSubscription] = {}
         "What it subscribes to."
         self._by_stream: dict[int, QuicrSubscription] = {}
@@ -76,6 +80,7 @@ class QuicrClient(EdgeClient):
         self._pumping: dict[QuicrSubscription, float] = {}
         self._was_pressed = False
         self._closed = False
+        edge.client_connected(self)
         edge.client_ready(self)
 
     @property
@@ -88,10 +93,12 @@ class QuicrClient(EdgeClient):
     def receive(self, stream_id: int, data: bytes, fin: bool, now: float) -> None:
         """Bytes of a stream that the client writes."""
         if stream_id & 2:
-            raise QuicrViolation(
-                QuicrCode.PROTOCOL_VIOLATION, "a unidirectional stream has no place in QUICR"
-            )
+            raise violation("a unidirectional stream has no place in QUICR")
+        if self.share.inflow:
+            self.edge.shaping.took_in(self, len(data), now)
         self._take(self.session.receive(stream_id, data, fin=fin), now)
+        if self.edge.shares.half_messages.is_full:
+            self.edge.shaping.messages_read(self, now)
 
     def stream_reset(self, stream_id: int, code: int, now: float) -> None:
         """The client gave a stream up."""
@@ -103,6 +110,8 @@ class QuicrClient(EdgeClient):
 
     def receive_datagram(self, data: bytes, now: float) -> None:
         """A fragment in a datagram."""
+        if self.share.inflow:
+            self.edge.shaping.took_in(self, len(data), now)
         try:
             datagram = decode_datagram(data)
         except QuicrViolation:
@@ -139,16 +148,14 @@ class QuicrClient(EdgeClient):
                 self.stream_closed(stream, event.well, now)
             elif isinstance(event.message, Authorization):
                 self._shown(stream, event.message, now)
-            elif (
-                not self.published(stream, event.message, now) and not stream.closed_here
-            ):  # or else it was refused, or has ended
+            elif not (self.published(stream, event.message, now) or stream.closed_here):
                 self.asked(stream, event.message, now)
 
     def _shown(self, stream: ControlStream, message: Authorization, now: float) -> None:
         """A token, for the connection or for a stream that is open."""
         try:
             self.access.shown(stream, message, now)
-        except AuthError as error:
+        except (AuthError, OverLimit) as error:
             self.fail(stream, words_of(error))
             return
         self.edge.reviews.expect(self)
@@ -174,6 +181,7 @@ class QuicrClient(EdgeClient):
 
     def asked(self, stream: ControlStream, message: Message, now: float) -> None:
         """As `WaitingClient.asked`."""
+        self.edge.shaping.took_message(self, now)
         match message:
             case Subscribe():
                 self._subscribed(stream, message, now)
@@ -253,13 +261,11 @@ class QuicrClient(EdgeClient):
             self.session.send(stream, SubscribeReply(Response.OK))
             subscription = self.deliver(stream, track, message.intent, datagram_id, now)
             subscription.renewed_at = now
-        self.edge.reviews.expect(self)
-        self._redirect(stream, self.edge.going_to)
+        self._granted(stream)
 
     def check_datagrams(self, datagram_id: int | None, pattern: Pattern | None) -> None:
-        """Refuse a datagram stream that cannot be, or is another's."""
-        track = None if pattern is None else pattern.track()
-        check_datagrams(self.link, self._subscriptions.values(), datagram_id, track)
+        """As `WildcardClient.check_datagrams`."""
+        check_datagrams(self.link, self._subscriptions.values(), datagram_id, pattern)
 
     def deliver(
         self,
@@ -398,8 +404,12 @@ class QuicrClient(EdgeClient):
         except NameRefused as refused:
             self.fail(stream, str(refused))
             return
+        self._granted(stream)
+
+    def _granted(self, stream: ControlStream) -> None:
+        """What a stream asks for has begun."""
         self.edge.reviews.expect(self)
-        self._redirect(stream, self.edge.going_to)
+        redirect(self.session, stream, self.edge.going_to)
 
     # -- as `WildcardClient` -----------------------------------------------------------------------
 
@@ -438,8 +448,7 @@ class QuicrClient(EdgeClient):
 
     def review_pressure(self, now: float) -> None:
         """As `Reader.review_pressure`."""
-        pressed = self.pressed
-        if pressed != self._was_pressed:
+        if (pressed := self.pressed) != self._was_pressed:
             self._was_pressed = pressed
             self.edge.relay.pressure.client_changed(self, now)
 
@@ -454,9 +463,8 @@ class QuicrClient(EdgeClient):
 
     def drop(self, subscription: EdgeSubscription, now: float) -> None:
         """As `EdgeClient.drop`; its stream stays."""
-        key = subscription.track.key
-        if self._subscriptions.get(key) is subscription:
-            del self._subscriptions[key]
+        if self._subscriptions.get(subscription.track.key) is subscription:
+            del self._subscriptions[subscription.track.key]
         self.edge.subscribing.unsubscribe(subscription, now)
 
     def end(self, subscription: EdgeSubscription, code: int, reason: str, now: float) -> None:
@@ -470,15 +478,7 @@ class QuicrClient(EdgeClient):
         """As `EdgeClient.go_away`."""
         self._counters.redirected += to is not None
         for stream in list(self.session.streams.values()):
-            self._redirect(stream, to)
-
-    def _redirect(self, stream: ControlStream, to: Address | None) -> None:
-        """Tell a client where to go; one that is told nothing dials again when it is closed."""
-        if to is None or stream.closed_here or stream.ours:
-            return
-        if isinstance(stream.opening, Subscribe):
-            self.session.send(stream, SubscribeReply(Response.REDIRECT, "the relay stops"))
-        self.session.send(stream, RelayRedirect(str(to)))
+            redirect(self.session, stream, to)
 
     def dismiss(self) -> None:
         """As `EdgeClient.dismiss`."""

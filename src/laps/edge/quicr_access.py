@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING
 from laps.auth.grants import Action
 from laps.auth.refusals import AuthError, Outcome
 from laps.edge.access import Access
+from laps.edge.shares import OverLimit
+from laps.wire.quicr.codes import QuicrCode, QuicrViolation
 from laps.wire.quicr.messages import NOT_AUTHORIZED, Response
 from laps.wire.quicr.names import NameRefused
 
 if TYPE_CHECKING:
     from laps.edge.authority import Authority
     from laps.edge.decisions import Decision
+    from laps.edge.shares import ClientShare
     from laps.sessions.quicr import ControlStream, QuicrSession
     from laps.types import TrackName
     from laps.wire.quicr.messages import Authorization
@@ -29,8 +32,8 @@ class QuicrAccess(Access):
 
     __slots__ = ("_session",)
 
-    def __init__(self, authority: Authority, session: QuicrSession) -> None:
-        super().__init__(authority)
+    def __init__(self, authority: Authority, share: ClientShare, session: QuicrSession) -> None:
+        super().__init__(authority, share)
         self._session = session
 
     def is_pending(self, request_id: int) -> bool:
@@ -64,9 +67,15 @@ class QuicrAccess(Access):
         tokens = [(it.token_type, it.token) for it in stream.tokens]
         stream.tokens.clear()
         try:
-            return self.judge(stream.id, action, namespace, name, tokens, now, begins=begins)
+            self.share.check_name(namespace, name, now)
+            decision = self.judge(stream.id, action, namespace, name, tokens, now, begins=begins)
+            if decision is None:
+                self.share.answered(stream.id)  # what is allowed is granted at once
+            return decision
         except AuthError as error:
             raise NameRefused(words_of(error)) from None
+        except OverLimit as over:
+            raise refused_or_closed(over) from None
 
     def shown(self, stream: ControlStream, message: Authorization, now: float) -> None:
         """A token for the connection, or a newer one for a stream; AuthError if it is refused."""
@@ -77,9 +86,16 @@ class QuicrAccess(Access):
             self.add_own(stream.id, token, now)
 
 
-def words_of(error: AuthError) -> str:
-    """Why something is refused, or ended, so that a client knows that tokens are the reason."""
-    return f"{NOT_AUTHORIZED}{error}"
+def refused_or_closed(over: OverLimit) -> NameRefused | QuicrViolation:
+    """How something is refused that is over a limit; whoever does not stop asking is closed."""
+    if over.is_flood:
+        return QuicrViolation(QuicrCode.TOO_MANY, str(over))
+    return NameRefused(str(over))
+
+
+def words_of(error: AuthError | OverLimit) -> str:
+    """Why something is refused, or ended, so that a client knows where tokens are the reason."""
+    return f"{NOT_AUTHORIZED}{error}" if isinstance(error, AuthError) else str(error)
 
 
 def response_of(error: AuthError) -> Response:

@@ -236,6 +236,7 @@ class QuicrPublishing:
             raise NameRefused("this session publishes the name already")
         if len(session.streams) > edge.settings.quicr.streams:
             raise NameRefused(f"{len(session.streams) - 1} streams are open: close some")
+        track.cached.belongs_to(client.share.cache_owner)
         publication = track.publish(client, stream.id)
         client.publications[stream.id] = publication
         published = self._by_stream[stream.id] = QuicrPublication(

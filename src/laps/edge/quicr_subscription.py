@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 from laps.edge.client import EdgeSubscription
 from laps.edge.media_queue import MediaQueue
 from laps.edge.quicr_history import QuicrHistory
+from laps.edge.quicr_stream import QuicrStream
 from laps.ranges import last_of
 from laps.tracks.cached_stream import Resume
 from laps.tracks.subscription import ESTABLISHED, SubscriptionState
 from laps.types import Location
-from laps.wire.moqt.codes import MoqtViolation
 from laps.wire.moqt.data import ObjectStatus, decode_datagram
 from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.messages import Fetch, GroupOrder, StandaloneFetch
-from laps.wire.moqt.pieces import PieceReader
 from laps.wire.quicr.carried import CARRIED_BYTES, quicr_priority
 from laps.wire.quicr.fragments import recut
 from laps.wire.quicr.messages import (
@@ -49,9 +48,9 @@ if TYPE_CHECKING:
     from laps.tracks.ports import OutStream
     from laps.tracks.streams import IncomingStream
     from laps.tracks.track import Track
-    from laps.types import TrackName
     from laps.wire.moqt.data import DatagramObject, SubgroupHeader
     from laps.wire.quicr.messages import Message
+    from laps.wire.quicr.names import Pattern
 
 # What waits for a reader of a stream: with more, old objects are dropped.
 QUEUE_BYTES: Final = 8 * 1024 * 1024
@@ -249,10 +248,10 @@ class QuicrSubscription(EdgeSubscription):
 
     def _outlet(
         self, group: int, priority: int | None, header: SubgroupHeader, first: int = 0
-    ) -> _QuicrStream:
+    ) -> QuicrStream:
         self.queue.opened(group)
         terms = Terms(priority=quicr_priority(priority))
-        return _QuicrStream(self, header, terms, first)
+        return QuicrStream(self, header, terms, first)
 
     def datagram(
         self, data: bytes, item: DatagramObject, now: float, *, pieced: bool = False
@@ -428,71 +427,6 @@ class QuicrSubscription(EdgeSubscription):
             self._history.cancel(now)
 
 
-class _QuicrStream:
-    """A stream of a track, on its way into a subscription: an `OutStream`."""
-
-    def __init__(
-        self, subscription: QuicrSubscription, header: SubgroupHeader, terms: Terms, first: int
-    ) -> None:
-        self._subscription = subscription
-        self._header = header
-        self._terms = terms
-        self._first = first
-        self._reader = PieceReader(BETWEEN_RELAYS, header.has_extensions)
-        self._next_id = 0
-        self._closed = False
-
-    @property
-    def over(self) -> bool:
-        """As `OutStream.over`."""
-        return self._closed or self._subscription.is_stopped
-
-    def resume(self, last_id: int) -> None:
-        """The stream begins after an object."""
-        self._reader.resume(last_id)
-
-    def write(self, data: bytes | memoryview, now: float) -> bool:
-        """As `OutStream.write`."""
-        if self.over:
-            return False
-        subscription, group = self._subscription, self._header.group
-        try:
-            pieces = self._reader.feed(data)
-        except MoqtViolation:
-            self.reset(0, now)
-            return False
-        for object_id, offset, part, last, status in pieces:
-            if object_id < self._first:
-                continue
-            if status:
-                subscription.status(group, object_id, status)
-            else:
-                fragment = Fragment(group, object_id, offset, part, last)
-                subscription.take(fragment, self._terms, None, now)
-            self._next_id = object_id + 1
-        subscription.pump(now)
-        return True
-
-    def finish(self, data: bytes | memoryview, now: float) -> bool:
-        """As `OutStream.finish`."""
-        if self.over or (data and not self.write(data, now)):
-            return False
-        if self._header.end_of_group and self._next_id:
-            self._subscription.queue.ended(self._header.group, self._next_id)
-        self._close(now)
-        return True
-
-    def reset(self, code: int, now: float) -> None:
-        """As `OutStream.reset`."""
-        self._close(now)
-
-    def _close(self, now: float) -> None:
-        if not self.over:
-            self._closed = True
-            self._subscription.queue.closed(self._header.group)
-            self._subscription.pump(now)
-
-
 def _end_at(place: Location) -> Location:
     """A place as the end of a range, where an object of 0 is all of a group."""
     return place if place.object else Location(place.group - 1, 0)
@@ -504,16 +438,16 @@ def _after(place: Location) -> Location:
 
 def check_datagrams(
     link: ClientLink,
-    others: Iterable[QuicrSubscription],
+    subscriptions: Iterable[QuicrSubscription],
     datagram_id: int | None,
-    track: TrackName | None,
+    pattern: Pattern | None,
 ) -> None:
-    """Refuse a datagram stream that cannot be, or is that of another track."""
+    """NameRefused for a datagram stream that cannot be, or is another subscription's."""
     if datagram_id is None:
         return
     if not link.datagram_bytes:
         raise NameRefused("this connection takes no datagrams: subscribe in stream mode")
-    for other in others:
-        same = track is not None and other.track.name == track
-        if other.datagram_stream_id == datagram_id and not same:
+    for subscription in subscriptions:
+        same = pattern is not None and subscription.track.name == pattern.track()
+        if subscription.datagram_stream_id == datagram_id and not same:
             raise NameRefused(f"datagram stream {datagram_id} is in use: choose another")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from laps.edge.client import Watch
+from laps.edge.shares import Limit
 from laps.telemetry.records import NAMESPACE
 from laps.wire.quicr.codes import QuicrCode, QuicrViolation
 from laps.wire.quicr.messages import PublishIntent, Response, SubscribeReply
@@ -17,6 +18,7 @@ from laps.wire.quicr.names import NameRefused, encode_name
 
 if TYPE_CHECKING:
     from laps.edge.edge import Edge
+    from laps.edge.shares import ClientShare
     from laps.sessions.quicr import ControlStream, QuicrSession
     from laps.tracks.track import Track
     from laps.types import Location, TrackKey, TrackName
@@ -56,6 +58,7 @@ class WildcardClient(Protocol):
 
     session: QuicrSession
     edge: Edge
+    share: ClientShare
     watching: dict[int, Watch]
 
     @property
@@ -139,11 +142,13 @@ class Wildcards:
                 name = encode_name(track.name)
             except NameRefused:
                 return  # it cannot be said
-            if len(client.session.streams) >= client.edge.settings.quicr.streams:
+            is_full = len(client.session.streams) >= client.edge.settings.quicr.streams
+            if is_full or not client.share.has_room(Limit.SUBSCRIPTIONS):
                 client.edge.quicr.not_offered += 1
                 return
             capable = wildcard.subscribe.datagram_stream_id is not None
             stream = client.session.open(PublishIntent(name, capable))
+            client.share.hold(stream.id, Limit.SUBSCRIPTIONS)
             wildcard.offered[key] = stream
             known = None if anew else track.largest()
             self._offers[stream.id] = Offer(wildcard, key, track.name, wildcard.is_new, known)

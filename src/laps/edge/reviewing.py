@@ -9,16 +9,19 @@ from weakref import ref
 if TYPE_CHECKING:
     from laps.edge.client import EdgeClient
     from laps.edge.context import Context
+    from laps.edge.shaping import Shaping
 
 
 class Reviews:
     """When each client is looked at."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, shaping: Shaping) -> None:
         self._context = context
+        self._shaping = shaping
 
     def expect(self, client: EdgeClient) -> None:
         """A client may have something that ends sooner than all before it."""
+        self._shaping.pace(client)
         for decision in client.access.take_new():
             decision.users[client] = None
         when = client.access.ends_at

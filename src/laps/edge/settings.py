@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from laps.edge.media_queue import MediaCounters
+from laps.edge.shares import ShareSettings
 from laps.sessions.moqt import MoqtLimits
 
 if TYPE_CHECKING:
     from laps.edge.moqt_manners import Join
+    from laps.types import Network
     from laps.wire.moqt.tolerance import Tolerance
 
 
@@ -40,6 +42,9 @@ class EdgeSettings:
     "Fragments that wait for the answer to a PUBLISH_INTENT, of one QUICR client."
     most_tracks: int = 1_000_000
     "Tracks that are published, wanted or kept at a time, of all clients together."
+    shares: ShareSettings = field(default_factory=ShareSettings)
+    exempt: tuple[Network, ...] = ()
+    "Clients from these networks have no limits by address."
     join: Join = "draft"
     "Where a subscription with the filter largest object begins."
     subscribe_wait_s: float = 1.0

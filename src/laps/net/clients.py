@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from itertools import count
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from laps.edge.moqt import MoqtClient
 from laps.edge.quicr import QuicrClient
+from laps.edge.shares import Limit, OverLimit
 from laps.errors import ConnectionClosed, DatagramTooLarge
 from laps.net.bidirectional import Bidirectional
 from laps.net.egress import Egress, EgressStream
@@ -26,6 +28,7 @@ from laps.wire.moqt.codes import ResetCode, SessionCode
 from laps.wire.moqt.dialect import DIALECTS
 from laps.wire.moqt.tolerance import Tolerance
 from laps.wire.quicr.codes import ALPN as QUICR_ALPN
+from laps.wire.quicr.codes import QuicrCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from laps.config import ClientsConfig, Config, EgressConfig
     from laps.edge.client import ClientLink, Rank, RankedStream
     from laps.edge.edge import Edge
+    from laps.edge.shares import ClientShare
     from laps.net.closes import Closes
     from laps.net.connection import Connection
     from laps.net.engine import Receiver
@@ -50,6 +54,13 @@ def alpns(config: Config) -> list[str]:
     """What a client may ask for, in the order of our preference."""
     quicr = [QUICR_ALPN] if config.quicr.enabled else []
     return [*(DIALECTS[draft].alpn for draft in config.clients.drafts), HTTP3_ALPN, *quicr]
+
+
+def _too_many(alpn: str) -> int:
+    """What each protocol has for a session that is one too many."""
+    if alpn == QUICR_ALPN:
+        return QuicrCode.TOO_MANY
+    return ErrorCode.EXCESSIVE_LOAD if alpn == HTTP3_ALPN else SessionCode.TOO_MANY_REQUESTS
 
 
 class Clients:
@@ -108,6 +119,11 @@ class Clients:
 
     def accept(self, connection: Connection) -> Receiver:
         """A QUIC connection is there."""
+        try:
+            self.edge.addresses.arrived(connection.knocked_from, monotonic())
+        except OverLimit as over:
+            code, reason = _too_many(connection.alpn), str(over)
+            asyncio.get_running_loop().call_soon(connection.close, code, reason)
         if connection.alpn == QUICR_ALPN:
             return ClientConnection(self, connection, lambda link: QuicrClient(self.edge, link))
         for draft in self._drafts:
@@ -169,6 +185,8 @@ class ClientConnection:
             full_code=ResetCode.INTERNAL_ERROR,
         )
         self.egress.on_pressure = self._pressure
+        self._pacing: asyncio.TimerHandle | None = None
+        "Until it may send more."
         self.wire = Bidirectional(transport, self.egress)
         self._room = clients.egress.pressure_bytes // 2
         self._datagram_room = clients.egress.datagram_queue_bytes // 4
@@ -205,7 +223,8 @@ class ClientConnection:
         """As `ClientLink`."""
         if self.egress.queued_bytes < self._room:
             return True
-        self.transport.wake_below(0)
+        if not self.egress.is_paced:
+            self.transport.wake_below(0)
         return False
 
     @property
@@ -276,6 +295,30 @@ class ClientConnection:
         """As `ClientLink`."""
         self.transport.abort(code, reason)
 
+    @property
+    def host(self) -> str:
+        """As `ClientLink`."""
+        return self.transport.remote[0]
+
+    def pace(self, share: ClientShare) -> None:
+        """As `ClientLink`."""
+        buckets = (account.bytes_out for account in share.outflow)
+        self.egress.pace(bucket for bucket in buckets if bucket is not None)
+        self.egress.on_paced = self._paced if share.outflow else None
+
+    def _paced(self, wait_s: float) -> None:
+        """It has sent as much as it may: send on after a while."""
+        self.client.share.held_up(Limit.BYTES_OUT, monotonic())
+        if self._pacing is not None:
+            self._pacing.cancel()
+        if wait_s < inf:
+            loop = asyncio.get_running_loop()
+            self._pacing = loop.call_later(wait_s, self._go_on)
+
+    def _go_on(self) -> None:
+        self._pacing = None
+        self.writable()
+
     # -- as `Receiver` -----------------------------------------------------------------------------
 
     def stream_data(self, stream_id: int, data: bytes, fin: bool) -> None:
@@ -326,6 +369,8 @@ class ClientConnection:
         # A client and its connection refer to each other. Without this they would stay in memory
         # until Python's collector looks at everything there is, which a busy relay can ill afford.
         self.transport.tick = None
+        if self._pacing is not None:
+            self._pacing.cancel()
         self.egress.close()
         del self.client
         self._clients.touched()

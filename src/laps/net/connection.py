@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from laps.net.udp import Probe
 
@@ -13,6 +13,16 @@ if TYPE_CHECKING:
     from laps.errors import ConnectionClosed
     from laps.net.engine import BytesLike, Engine, Stats
     from laps.net.handshake import Address
+
+
+class Meter(Protocol):
+    """Measures the time that somebody takes by what it sends."""
+
+    def spend(self, seconds: float, now: float) -> None:
+        """So long it took."""
+
+    def is_spent(self, now: float) -> bool:
+        """Whether it has had as much as it may."""
 
 
 class Connection:
@@ -37,6 +47,10 @@ class Connection:
         "The ids the endpoint routes to it, cut to their first eight bytes."
         self.reset_key = b""
         "What the endpoint knows a stateless reset of it by; empty if the peer gave no token."
+        self.knocked_from = ""
+        "The address that an endpoint's door counts it for, whatever path it has taken since."
+        self.meter: Meter | None = None
+        "What measures the time that its packets take; None: nobody does."
         self.certificate = ""
         "SHA-256 of the certificate that the server shows on it, in hexadecimal."
         self._serve_soon = serve_soon

@@ -28,6 +28,7 @@ from laps.wire.moqt.codes import ResetCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from laps.buckets import Bucket
     from laps.config import EgressConfig
     from laps.net.engine import BytesLike
     from laps.net.turns import Rank
@@ -196,6 +197,22 @@ class Egress:
         "Half of what may wait does: whoever writes has to wait, or something is dropped soon."
         self.on_pressure: Callable[[], None] | None = None
         "Called when one of these has changed."
+        self._pace: tuple[Bucket, ...] = ()
+        "How much may be sent in a second."
+        self.paced_until = 0.0
+        "It has sent as much as it may, and goes on at this time."
+        self.on_paced: Callable[[float], None] | None = None
+        "Called with the time to wait: `writable` is wanted after it."
+
+    def pace(self, buckets: Iterable[Bucket]) -> None:
+        """Send no more than these have; what is more waits, as for a slow reader."""
+        self._pace = tuple(buckets)
+        self.paced_until = 0.0
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether it waits because it has sent as much as it may."""
+        return self.paced_until > self._clock()
 
     def next_number(self) -> int:
         """The place of a new stream among the others."""
@@ -216,7 +233,8 @@ class Egress:
 
     def write(self, stream: EgressStream, data: BytesLike, now: float | None, *, fin: bool) -> bool:
         """As `EgressStream.write` and `finish`."""
-        if not self._waiting and self._hand_over(stream, data, fin=fin):
+        in_pace = not self._pace or self._is_in_pace()
+        if in_pace and not self._waiting and self._hand_over(stream, data, fin=fin):
             return fin or not stream.over
         size = memoryview(data).nbytes
         if not self._make_room(stream, size):
@@ -272,8 +290,11 @@ class Egress:
 
     def send_datagram(self, data: bytes, rank: Rank = 0, ttl_us: int = 0) -> None:
         """Send a datagram when the congestion window allows, if it is not too old by then."""
-        if not self._datagrams and self._pipe.send_datagram(data):
+        in_pace = not self._pace or self._is_in_pace()
+        if in_pace and not self._datagrams and self._pipe.send_datagram(data):
             self.counters.datagrams += 1
+            if self._pace:
+                self._spend(len(data))
             return
         # One after the other where they are equally urgent: what comes later is no better.
         self._datagrams.lane(class_of(rank)).append((self._clock() + (ttl_us / 1e6 or inf), data))
@@ -316,7 +337,7 @@ class Egress:
 
     def close(self) -> None:
         """The connection is closed: nothing waits any more, and nobody is told of anything."""
-        self.on_pressure = None
+        self.on_pressure = self.on_paced = None
         self._flushed.clear()
         for stream in [*self._waiting, *self._open.values()]:
             self._discard(stream)
@@ -350,7 +371,8 @@ class Egress:
         """Much waits, or no longer; each holds until it is half of what it was."""
         waiting, config = self.queued_bytes, self._config
         pressed = waiting > config.pressure_bytes // (1 + self.pressed)
-        crowded = waiting > config.queue_bytes // (2 + 2 * self.crowded)
+        # Nobody waits for one that is held to its share: it loses what it has no share for.
+        crowded = not self._pace and waiting > config.queue_bytes // (2 + 2 * self.crowded)
         if (pressed, crowded) != (self.pressed, self.crowded):
             self.pressed, self.crowded = pressed, crowded
             if self.on_pressure is not None:
@@ -376,6 +398,8 @@ class Egress:
         if alive:
             self.counters.stream_bytes += len(data)
             stream.handed_bytes += len(data)
+            if self._pace:
+                self._spend(len(data))
         if fin or not alive:
             self._discard(stream)
         return True
@@ -395,6 +419,8 @@ class Egress:
         """Give QUIC what is most urgent until it has enough."""
         now = self._clock()
         while self._pipe.buffered_bytes < self._config.quic_queue_bytes:
+            if self._pace and self._waiting and not self._is_in_pace():
+                return
             stream = self._waiting.next(opened_only=self._limited)
             if stream is None:
                 break
@@ -427,13 +453,15 @@ class Egress:
 
     def _pump_datagrams(self) -> None:
         now = self._clock()
-        while self._datagrams:
+        while self._datagrams and (not self._pace or self._is_in_pace()):
             rank = self._datagrams.ranks[0]
             deadline, data = self._datagrams.lanes[rank][0]
             if deadline <= now:
                 self.counters.expired_datagrams += 1
             elif self._pipe.send_datagram(data):
                 self.counters.datagrams += 1
+                if self._pace:
+                    self._spend(len(data))
             else:
                 return
             self._pop_datagram(rank)
@@ -442,6 +470,24 @@ class Egress:
         _, data = self._datagrams.lanes[rank].popleft()
         self._datagrams.tidy(rank)
         self.queued_datagram_bytes -= len(data)
+
+    def _is_in_pace(self) -> bool:
+        """Whether more may be sent now; if not, `on_paced` is told when."""
+        now = self._clock()
+        if self.paced_until > now:
+            return False
+        wait_s = max(bucket.wait_s(now) for bucket in self._pace)
+        if not wait_s:
+            return True
+        self.paced_until = now + wait_s
+        if self.on_paced is not None:
+            self.on_paced(wait_s)
+        return False
+
+    def _spend(self, size: int) -> None:
+        now = self._clock()
+        for bucket in self._pace:
+            bucket.spend(size, now)
 
     def _make_room(self, writer: EgressStream, size: int) -> bool:
         """Keep the bound by dropping the least urgent; False if that is the writer itself."""

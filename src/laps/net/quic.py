@@ -18,8 +18,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from time import monotonic
-from typing import TYPE_CHECKING, Final
+from time import monotonic, thread_time
+from typing import TYPE_CHECKING, Final, Protocol
 
 from qh3._hazmat import pull_quic_header
 from qh3.quic.configuration import QuicConfiguration
@@ -31,6 +31,8 @@ from qh3.quic.packet import (
     encode_quic_version_negotiation,
 )
 
+from laps.edge.addresses import Knock
+from laps.edge.shares import OverLimit
 from laps.errors import ConfigError, HandshakeFailed
 from laps.net import udp
 from laps.net.connection import Connection
@@ -49,7 +51,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from laps.config import Impairment, QuicConfig
+    from laps.edge.addresses import IdleTime
     from laps.errors import ConnectionClosed
+    from laps.net.connection import Meter
     from laps.net.handshake import Address
     from laps.net.tls import Identity, Trust
 
@@ -100,9 +104,28 @@ class Counters:
     resets_received: int = 0
     refused_for_half_open: int = 0
     refused_for_connections: int = 0
+    dropped_for_time: int = 0
+    "Datagrams of addresses that had taken as much of the relay's time as they may."
     past_sent_bytes: int = 0
     "Of connections that are over, as the next."
     past_received_bytes: int = 0
+
+
+class Door(Protocol):
+    """Decides who may begin a handshake, by address; `edge.addresses.Addresses` is one."""
+
+    def knock(self, host: str, now: float, *, proved: bool) -> Knock:
+        """What becomes of the first packet of a handshake; OverLimit if it is refused."""
+
+    def left(self, host: str) -> None:
+        """A connection that was accepted is closed."""
+
+    def meter(self, host: str) -> Meter | None:
+        """What measures the time that an address takes; None: nobody does."""
+
+    @property
+    def idle(self) -> IdleTime:
+        """How long there was nothing to do."""
 
 
 Accept = Callable[[Connection], Receiver]
@@ -120,7 +143,9 @@ class Endpoint:
         identity: Identity | None,
         accept: Accept | None,
         reset_secret: bytes | None = None,
+        door: Door | None = None,
     ) -> None:
+        self._door = door
         self.loop = asyncio.get_running_loop()
         self.counters = Counters()
         self._config = config
@@ -160,13 +185,15 @@ class Endpoint:
         identity: Identity,
         accept: Accept,
         reset_secret: bytes | None = None,
+        door: Door | None = None,
     ) -> Endpoint:
         """An endpoint that takes connections; ALPNs in the order of our preference.
 
-        Started again with the same `reset_secret`, it tells the peers of those it had.
+        Started again with the same `reset_secret`, it tells the peers of those it had. Without a
+        `door` everybody may begin a handshake.
         """
         sock = udp.bind(host, port, config.socket_buffer_bytes)
-        return cls(sock, config, alpn, identity, accept, reset_secret)
+        return cls(sock, config, alpn, identity, accept, reset_secret, door)
 
     @classmethod
     def dialler(cls, host: str, config: QuicConfig) -> Endpoint:
@@ -287,8 +314,8 @@ class Endpoint:
             return f"{where} does not speak the protocol asked for: is it the right port?"
         if close.code == QuicErrorCode.CONNECTION_REFUSED and not close.application:
             return (
-                f"the relay at {where} is full: it takes no more connections now "
-                "(quic.connection_limit there); try another one, or later"
+                f"the relay at {where} takes no more connections now: {close.reason}; "
+                "try another one, or later"
             )
         return f"no connection to {where}: {close}"
 
@@ -355,6 +382,8 @@ class Endpoint:
                 else:
                     self._receive(connection, *batch, now)
                     batches[connection] = ([data], addr)
+        if self._door is not None:
+            self._door.idle.look(now, thread_time())
         for connection, batch in batches.items():
             self._receive(connection, *batch, now)
         self._serve()
@@ -363,7 +392,15 @@ class Endpoint:
         self, connection: Connection, datagrams: list[bytes], addr: Address, now: float
     ) -> None:
         connection.last_heard = now
-        connection.engine.receive(datagrams, addr, now)
+        if (meter := connection.meter) is None:
+            connection.engine.receive(datagrams, addr, now)
+        elif meter.is_spent(now):  # what is more than its share of the time is lost
+            self.counters.dropped_for_time += len(datagrams)
+            return
+        else:
+            began = monotonic()
+            connection.engine.receive(datagrams, addr, now)
+            meter.spend(monotonic() - began, now)
         self._dirty[connection] = None
 
     def _receive_unknown(self, data: bytes, addr: Address, now: float) -> None:
@@ -435,11 +472,23 @@ class Endpoint:
             return
         if len(self._connections) >= config.connection_limit:
             counters.refused_for_connections += 1
-            code, reason = QuicErrorCode.CONNECTION_REFUSED, "there are as many as are taken"
-            refusal = encode_refusal(destination_cid, source_cid, int(code), reason)
-            self._udp.send([refusal], addr)
+            self._refuse(addr, destination_cid, source_cid, "there are as many as are taken")
             return
+        if self._door is not None:
+            try:
+                knock = self._door.knock(addr[0], now, proved=retry_cid is not None)
+            except OverLimit as over:
+                self._refuse(addr, destination_cid, source_cid, str(over))
+                return
+            if knock is Knock.PROVE:
+                self._send_retry(addr, now, destination_cid, source_cid)
+            if knock is not Knock.ADMIT:
+                return
         self._begin(data, addr, now, (original_cid, destination_cid, source_cid), retry_cid)
+
+    def _refuse(self, addr: Address, initial_cid: bytes, client_cid: bytes, reason: str) -> None:
+        code = int(QuicErrorCode.CONNECTION_REFUSED)
+        self._udp.send([encode_refusal(initial_cid, client_cid, code, reason)], addr)
 
     def _begin(
         self,
@@ -458,7 +507,12 @@ class Endpoint:
             self._half_open.pop(connection, None)
             self._unroute(destination_cid, unless=engine.cid)
             self.counters.accepted += 1
-            return accept(connection)
+            if self._door is not None:
+                connection.knocked_from = addr[0]
+            receiver = accept(connection)
+            if self._door is not None:
+                connection.meter = self._door.meter(addr[0])
+            return receiver
 
         engine = Engine(
             configuration,
@@ -619,6 +673,8 @@ class Endpoint:
         self._by_token.pop(connection.reset_key, None)
         if connection in self._connections:
             del self._connections[connection]
+            if self._door is not None and connection.knocked_from:
+                self._door.left(connection.knocked_from)
             sent, received = connection.engine.traffic()
             self.counters.past_sent_bytes += sent
             self.counters.past_received_bytes += received

@@ -24,8 +24,10 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
+from laps.auth.grants import Limits
 from laps.edge.edge import Edge
 from laps.edge.settings import EdgeSettings, QuicrSettings
+from laps.edge.shares import ShareSettings
 from laps.errors import CloseCode, ConnectNotReceived, ConnectResponseNotReceived, LapsError
 from laps.infobase.nodes import SessionId
 from laps.net import tls
@@ -279,6 +281,7 @@ class Runner:
             "quic",
             "egress",
             "clients",
+            "limits",
             "quicr",
             "cache",
             "discovery",
@@ -356,6 +359,7 @@ class Runner:
                 self.identity,
                 self.clients.accept,
                 self._reset_secret(f"clients {config.clients.listen}"),
+                self.edge.addresses,
             )
         except LapsError:
             if self._peering is not None:
@@ -670,9 +674,35 @@ def _edge_settings(config: Config) -> EdgeSettings:
             datagrams=config.quicr.datagrams,
         ),
         most_tracks=clients.most_tracks,
+        shares=_share_settings(config),
+        exempt=config.limits.exempt,
         join=clients.join,
         subscribe_wait_s=clients.subscribe_wait_s,
         grace_s=clients.drain_s,
+    )
+
+
+def _share_settings(config: Config) -> ShareSettings:
+    limits, cache = config.limits, config.cache.bytes
+    share = limits.address_cache_share
+    return ShareSettings(
+        address=Limits(
+            sessions=limits.address_sessions or None,
+            requests_per_s=limits.address_requests_per_s or None,
+            open_requests=limits.address_open_requests or None,
+            tracks=limits.address_tracks or None,
+            subscriptions=limits.address_subscriptions or None,
+            namespaces=limits.address_namespaces or None,
+            bytes_in_per_s=limits.address_bytes_in_per_s or None,
+            bytes_out_per_s=limits.address_bytes_out_per_s or None,
+            cache_bytes=round(share * cache) if share < 1 else None,
+        ),
+        address_handshakes_per_s=limits.address_handshakes_per_s or None,
+        address_time_share=limits.address_time_share if limits.address_time_share < 1 else None,
+        relay=Limits(namespaces=limits.namespaces or None),
+        handshakes_per_s=limits.handshakes_per_s or None,
+        name_bytes=limits.name_bytes or None,
+        half_message_bytes=limits.half_message_bytes or None,
     )
 
 

@@ -8,11 +8,14 @@ each of thousands of streams may begin a message and leave it at that.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from laps.wire.buffer import Incomplete
 from laps.wire.moqt.codes import MoqtViolation, SessionCode, violation
 from laps.wire.moqt.draft import Dialect
+
+if TYPE_CHECKING:
+    from laps.sessions.half_messages import HalfMessages
 
 # The most a control message can be: a type of up to 8 bytes, a 16-bit length, and what it counts.
 MAX_MESSAGE_BYTES: Final = 8 + 2 + 65535
@@ -76,13 +79,16 @@ class ControlStream:
 class ControlStreams(dict[int, ControlStream]):
     """Those of a session, by their ids."""
 
-    def __init__(self) -> None:
+    def __init__(self, half_messages: HalfMessages) -> None:
         super().__init__()
         self.waiting_bytes = 0
+        self._half_messages = half_messages
 
     def check(self, stream: ControlStream) -> None:
         """Count what waits on a stream that has been read as far as it goes."""
-        self.waiting_bytes += stream.size - stream.counted
+        more = stream.size - stream.counted
+        self.waiting_bytes += more
+        self._half_messages.size += more
         stream.counted = stream.size
         if stream.size > MAX_MESSAGE_BYTES:
             raise violation("too much before the setup")
@@ -97,4 +103,10 @@ class ControlStreams(dict[int, ControlStream]):
         stream = self.pop(stream_id, None)
         if stream is not None:
             self.waiting_bytes -= stream.counted
+            self._half_messages.size -= stream.counted
         return stream
+
+    def let_go(self) -> None:
+        """Nothing more is read."""
+        for stream_id in list(self):
+            self.drop(stream_id)

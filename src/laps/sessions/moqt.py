@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from laps.sessions.control_streams import ControlStream, ControlStreams
+from laps.sessions.half_messages import HalfMessages
 from laps.sessions.moqt_setup import Setup
 from laps.sessions.requests import ENDED_BY_ANSWER, KINDS, Pending, Request, Requests, Waiting
 from laps.wire.moqt.codes import RequestCode, violation
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from laps.names import Namespace
+    from laps.sessions.requests import Ledger
     from laps.wire.moqt.dialect import Dialect
     from laps.wire.moqt.messages import Message, Token
 
@@ -96,10 +98,13 @@ class MoqtSession:
         limits: MoqtLimits | None = None,
         webtransport: bool = False,
         tolerated: Counter[Tolerance] | None = None,
+        ledger: Ledger | None = None,
+        half_messages: HalfMessages | None = None,
     ) -> None:
         """`dialect` is what the ALPN named; None where the versions in the setup decide.
 
-        `tolerated` counts the mistakes of the other side that were understood.
+        `tolerated` counts the mistakes of the other side that were understood, `ledger` what it has
+        open, and `half_messages` what is held of its messages.
         """
         self._wire = wire
         self._is_client = is_client
@@ -110,7 +115,10 @@ class MoqtSession:
         "Whether setups have been exchanged."
         self.peer_setup: ClientSetup | ServerSetup | None = None
         self.requests = requests = Requests(
-            self._limits.requests, self._limits.token_cache_bytes, is_client=is_client
+            self._limits.requests,
+            self._limits.token_cache_bytes,
+            is_client=is_client,
+            ledger=ledger,
         )
         # Those who run a session look into these, some of them for every stream.
         self.incoming, self.outgoing = requests.incoming, requests.outgoing
@@ -124,7 +132,7 @@ class MoqtSession:
         self.goaway: Goaway | None = None
         "What the other side said before leaving."
         self._control: int | None = None
-        self._streams = ControlStreams()
+        self._streams = ControlStreams(half_messages or HalfMessages())
         self._said_goaway = False
 
     # -- setup -------------------------------------------------------------------------------------
@@ -152,6 +160,15 @@ class MoqtSession:
         self.ready = True
 
     # -- receiving ---------------------------------------------------------------------------------
+
+    @property
+    def held_bytes(self) -> int:
+        """What is held of messages that have not come whole."""
+        return self._streams.waiting_bytes
+
+    def let_go(self) -> None:
+        """The session is closed, or about to be: nothing more is held of messages."""
+        self._streams.let_go()
 
     def receive(self, stream_id: int, data: bytes, *, fin: bool = False) -> Iterator[Message]:
         """The messages in bytes of a bidirectional stream; act on each before the next is read."""
@@ -441,8 +458,7 @@ class MoqtSession:
             case RequestOk(request_id) | RequestError(request_id):
                 self._send_answer(message, request_id)
             case SubscribeOk(request_id) | PublishOk(request_id) | FetchOk(request_id):
-                if (pending := self.incoming.get(request_id)) is not None:
-                    pending.answered = True
+                self.requests.answer(request_id)
                 self._write(message)
             case PublishDone(request_id) | Unsubscribe(request_id) | FetchCancel(request_id):
                 self._write_after(request_id, self.dialect.encode(message))
@@ -468,7 +484,7 @@ class MoqtSession:
         if pending is None or pending.answered:
             return
         message = replace(message, kind=pending.kind)
-        pending.answered = True
+        self.requests.answer(request_id)
         refused = isinstance(message, RequestError)
         if pending.stream_id is not None:
             data = self.dialect.encode(message)

@@ -20,6 +20,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeGuard
 
+from laps.sessions.half_messages import HalfMessages
+from laps.sessions.requests import NoLedger
 from laps.wire.quicr.codes import QuicrCode, QuicrViolation, violation
 from laps.wire.quicr.fragments import MediaOrder
 from laps.wire.quicr.messages import (
@@ -40,6 +42,7 @@ from laps.wire.quicr.messages import (
 
 if TYPE_CHECKING:
     from laps.sessions.moqt import Wire
+    from laps.sessions.requests import Ledger
     from laps.types import Location
     from laps.wire.quicr.messages import Message
 
@@ -113,13 +116,21 @@ Event = Said | Closed
 class QuicrSession:
     """One side of a QUICR session."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        ledger: Ledger | None = None,
+        half_messages: HalfMessages | None = None,
+    ) -> None:
+        """`ledger` counts what the other side has open, by stream."""
         self.streams: dict[int, ControlStream] = {}
         self._wire = wire
+        self._ledger = ledger or NoLedger()
+        self._half_messages = half_messages or HalfMessages()
         self._over: dict[int, None] = {}
         self.began = False
         "Whether a stream was ever opened, by either side."
-        self._held_bytes = 0
+        self.held_bytes = 0
         "Of messages that are not whole, on all streams together."
 
     # -- what the other side says ------------------------------------------------------------------
@@ -161,10 +172,18 @@ class QuicrSession:
 
     def _hold(self, more: int) -> None:
         """Each of thousands of streams may begin a message and leave it at that."""
-        self._held_bytes += more
-        if self._held_bytes > MAX_HELD_BYTES:
-            problem = f"messages that are not whole have {self._held_bytes} bytes on all streams"
+        self.held_bytes += more
+        self._half_messages.size += more
+        if self.held_bytes > MAX_HELD_BYTES:
+            problem = f"messages that are not whole have {self.held_bytes} bytes on all streams"
             raise QuicrViolation(QuicrCode.TOO_LARGE, problem)
+
+    def let_go(self) -> None:
+        """The session is closed, or about to be: nothing more is held of messages."""
+        self._half_messages.size -= self.held_bytes
+        self.held_bytes = 0
+        for stream in self.streams.values():
+            stream.reader = MessageReader()
 
     def stream_ended(self, stream_id: int) -> list[Event]:
         """The other side gave a stream up, or no longer reads it."""
@@ -262,6 +281,7 @@ class QuicrSession:
         """End our half, behind all that was said."""
         if not stream.closed_here:
             stream.closed_here = True
+            self._ledger.ended(stream.id)
             self._wire.send(stream.id, b"", fin=True)
             self._tidy(stream)
 
@@ -269,6 +289,7 @@ class QuicrSession:
         """Give a stream up, with what is still to be sent on it and what is to come."""
         if not stream.abandoned and not stream.is_over:
             stream.closed_here = stream.abandoned = True
+            self._ledger.ended(stream.id)
             self._wire.end_stream(stream.id, code)
             self._tidy(stream)
 
@@ -278,7 +299,8 @@ class QuicrSession:
 
     def _forget(self, stream_id: int) -> None:
         if (stream := self.streams.pop(stream_id, None)) is not None:
-            self._held_bytes -= stream.reader.held_bytes
+            self.held_bytes -= stream.reader.held_bytes
+            self._half_messages.size -= stream.reader.held_bytes
         self._over[stream_id] = None
         if len(self._over) > OVER:
             del self._over[next(iter(self._over))]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from laps.ranges import last_of
 from laps.sessions.tokens import TokenCache
@@ -94,6 +94,32 @@ class Waiting(NamedTuple):
     stream_id: int | None
     "None: on the control stream."
     fin: bool = False
+
+
+class Ledger(Protocol):
+    """Counts what the other side has open."""
+
+    def asked_in_vain(self) -> None:
+        """A request was refused by the session itself, and goes no further."""
+
+    def answered(self, request_id: int) -> None:
+        """A request of either side has its answer."""
+
+    def ended(self, request_id: int) -> None:
+        """A request of either side is open no more."""
+
+
+class NoLedger:
+    """A `Ledger` of a session that nobody counts."""
+
+    def asked_in_vain(self) -> None:
+        """As `Ledger`."""
+
+    def answered(self, request_id: int) -> None:
+        """As `Ledger`."""
+
+    def ended(self, request_id: int) -> None:
+        """As `Ledger`."""
 
 
 class RequestIds:
@@ -187,7 +213,15 @@ class RequestIds:
 class Requests:
     """What both sides have asked for and is not ended."""
 
-    def __init__(self, limit: int, token_cache_bytes: int, *, is_client: bool) -> None:
+    def __init__(
+        self,
+        limit: int,
+        token_cache_bytes: int,
+        *,
+        is_client: bool,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self._ledger = ledger or NoLedger()
         self.ids = RequestIds(limit, is_client=is_client)
         self.tokens = TokenCache(token_cache_bytes)
         self.incoming: dict[int, Pending] = {}
@@ -218,9 +252,11 @@ class Requests:
                 self._require_been(existing, "an update of request {}, which has never been")
                 # It has crossed the end of what it updates.
                 reason = f"request {existing} has ended"
+                self._ledger.asked_in_vain()
                 return RequestError(request_id, RequestCode.DOES_NOT_EXIST, reason)
         if isinstance(message, SubscribeNamespace) and self._overlaps(message):
             reason = "there is a namespace subscription with a prefix in common already"
+            self._ledger.asked_in_vain()
             return RequestError(request_id, RequestCode.PREFIX_OVERLAP, reason, kind=kind)
         if isinstance(message, Publish):
             self._take_alias(message.alias, request_id, message.track)
@@ -258,7 +294,14 @@ class Requests:
             self._take_alias(message.alias, request_id, pending.message.track)
         if isinstance(message, RequestError) or pending.kind in ENDED_BY_ANSWER:
             del self.outgoing[request_id]
+            self._ledger.ended(request_id)
         return message
+
+    def answer(self, request_id: int) -> None:
+        """We answer a request of theirs."""
+        if (pending := self.incoming.get(request_id)) is not None:
+            pending.answered = True
+            self._ledger.answered(request_id)
 
     def is_withdrawn(self, message: Unsubscribe | FetchCancel) -> bool:
         """Whether a request ends with this; False if our own end of it has crossed theirs."""
@@ -325,6 +368,7 @@ class Requests:
 
     def finish(self, request_id: int) -> bool:
         """A request has ended; whether it was theirs, which gives them room for another."""
+        self._ledger.ended(request_id)
         mine = self.outgoing.pop(request_id, None)
         if mine is not None and not mine.answered and mine.stream_id is None:
             self._withdrawn_ids.add(request_id)

@@ -18,7 +18,7 @@ import heapq
 from dataclasses import dataclass
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from laps.ranges import LAST_OBJECT, RangeSet
 from laps.tracks.cached_stream import CachedStream
@@ -32,8 +32,11 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Iterator
 
+    from laps.tracks.cache_owner import CacheOwner
     from laps.tracks.publication import Source
     from laps.wire.moqt.data import SubgroupHeader
+
+    Sized: TypeAlias = "Cache | CachedTrack | CacheOwner"
 
 
 # 10 µs each, in one turn of the loop.
@@ -61,6 +64,8 @@ class CacheCounters:
     expired_groups: int = 0
     expired_objects: int = 0
     "By what their publishers said of how long they are of use."
+    shares_exceeded: int = 0
+    "How often what one owner publishes took more than its share, and its oldest made room."
     trimmed_streams: int = 0
     large_objects: int = 0
     "Not kept: they alone are more than there is room for."
@@ -238,14 +243,19 @@ class CachedGroup:
 
     def grow(self, size: int) -> None:
         """As `Holder.grow`; what is too much makes room."""
-        cache = self.track.cache
+        track = self.track
+        cache = track.cache
         self.size += size
-        self.track.size += size
+        track.size += size
         cache.size += size
+        if (owner := track.owner) is not None:
+            owner.size += size
+            if size > 0 and owner.size > owner.limit:
+                cache.shrink_owner(owner)
         if size <= 0:
             return
-        if cache.size > cache.limits.total_bytes or self.track.size > cache.limits.track_bytes:
-            cache.shrink(self.track)
+        if cache.size > cache.limits.total_bytes or track.size > cache.limits.track_bytes:
+            cache.shrink(track)
 
 
 class CachedTrack:
@@ -259,6 +269,7 @@ class CachedTrack:
         "history",
         "known",
         "max_age_s",
+        "owner",
         "seen",
         "size",
     )
@@ -270,6 +281,8 @@ class CachedTrack:
         self._top = -1
         "The largest of them; -1 where there is none."
         self.size = 0
+        self.owner: CacheOwner | None = None
+        "Whose share of the cache it is in; None: nobody's in particular."
         self.seen: Location | None = None
         "The largest location known of, also of what is no longer here."
         self.max_age_s = cache.limits.age_s
@@ -286,9 +299,16 @@ class CachedTrack:
                 last, self._top = self.groups.get(self._top), group_id
                 self._may_go(last)
             self.cache.order[group] = None
+            if self.owner is not None:
+                self.owner.order[group] = None
             self._may_go(group)
             self.history.saw(group_id)
         return group
+
+    def belongs_to(self, owner: CacheOwner | None) -> None:
+        """Somebody begins to publish the track; what is kept of another's stays the other's."""
+        if not self.groups:
+            self.owner = owner
 
     def open(self, header: SubgroupHeader, source: Source, now: float) -> CachedStream:
         """A stream has begun."""
@@ -364,6 +384,9 @@ class CachedTrack:
         if group.id == self._top:
             self._top = max(self.groups, default=-1)
         self.cache.order.pop(group, None)
+        if self.owner is not None:
+            self.owner.order.pop(group, None)
+            self.owner.size -= group.size
         self.size -= group.size
         self.cache.size -= group.size
         self.known = [span for span in self.known if not span[0] <= group.id <= span[1]]
@@ -402,28 +425,26 @@ class Cache:
         if track.size > limits.track_bytes:
             groups = [track.groups[key] for key in sorted(track.groups)]
             self._shrink(groups, track, limits.track_bytes * 3 // 4, limits.track_bytes)
-        if self.size > limits.total_bytes:
-            self._shrink(
-                self._oldest(limits.total_bytes),
-                self,
-                limits.total_bytes * 7 // 8,
-                limits.total_bytes,
-            )
+        if self.size > (most := limits.total_bytes):
+            self._shrink(self._oldest(self, most), self, most * 7 // 8, most)
 
-    def _oldest(self, limit: int) -> list[CachedGroup]:
+    def shrink_owner(self, owner: CacheOwner) -> None:
+        """Drop the oldest of what one owner publishes, and of nobody else."""
+        self.counters.shares_exceeded += 1
+        self._shrink(self._oldest(owner, owner.limit), owner, owner.limit * 3 // 4, owner.limit)
+
+    def _oldest(self, whole: Cache | CacheOwner, limit: int) -> list[CachedGroup]:
         """As many of the oldest groups as bring the size below a limit, and some more."""
         found: list[CachedGroup] = []
-        size = self.size
-        for group in self.order:
+        size = whole.size
+        for group in whole.order:
             if size <= limit and len(found) >= MOST_IN_A_TURN:
                 break
             found.append(group)
             size -= 0 if group.live else group.size
         return found
 
-    def _shrink(
-        self, groups: list[CachedGroup], whole: Cache | CachedTrack, goal: int, limit: int
-    ) -> None:
+    def _shrink(self, groups: list[CachedGroup], whole: Sized, goal: int, limit: int) -> None:
         """Drop groups in this order down to the goal; the last, as long as it fits, is kept."""
         for group in groups:
             if whole.size <= (limit if group is groups[-1] else goal):

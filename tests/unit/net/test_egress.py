@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from laps.buckets import Bucket
 from laps.config import EgressConfig
 from laps.errors import ConnectionClosed, SendBufferFull, StreamLimitReached
 from laps.net.egress import Egress
@@ -616,3 +617,81 @@ def test_what_is_too_old_is_not_sent_for_a_source_that_is_lost_either() -> None:
     bench.egress.writable()
     assert bench.pipe.written == []
     assert bench.egress.queued_bytes == 0
+
+
+# -- pace ------------------------------------------------------------------------------------------
+
+
+def paced(rate: float, burst: float) -> tuple[Bench, list[float]]:
+    bench = Bench(queue_bytes=10 * TURN_BYTES)
+    waits: list[float] = []
+    bench.egress.pace((Bucket(rate, burst),))
+    bench.egress.on_paced = waits.append
+    return bench, waits
+
+
+def test_pace_lets_a_burst_through_and_then_so_much_a_second() -> None:
+    bench, waits = paced(rate=4 * TURN_BYTES, burst=2 * TURN_BYTES)
+    stream = bench.egress.open(rank=1)
+    for _ in range(6):
+        bench.pipe.buffered_bytes = 0
+        assert stream.write(bytes(TURN_BYTES))
+    assert len(bench.pipe.written) == 2
+    assert bench.egress.queued_bytes == 4 * TURN_BYTES
+    assert bench.egress.is_paced
+    while bench.egress.queued_bytes:
+        bench.clock.now += waits.pop() if waits else 0.0
+        bench.pipe.buffered_bytes = 0
+        bench.egress.writable()
+    assert len(bench.pipe.written) == 6, "nothing is lost"
+    assert 0.7 <= bench.clock.now - 50.0 <= 1.1, "four turns, the last in debt, at four a second"
+
+
+def test_pace_asks_for_one_call_and_none_of_the_connection() -> None:
+    bench, waits = paced(rate=100, burst=10)
+    stream = bench.egress.open(rank=1)
+    for _ in range(5):
+        stream.write(bytes(20))
+    assert len(waits) == 1
+    assert bench.pipe.wake_at == FakePipe().wake_at
+
+
+def test_pace_is_shared_by_connections_and_counts_datagrams() -> None:
+    shared = Bucket(100, 50)
+    one, two = Bench(), Bench()
+    one.pipe.datagram_room = two.pipe.datagram_room = 9
+    for bench in (one, two):
+        bench.egress.pace((shared,))
+    one.egress.send_datagram(bytes(60))
+    two.egress.send_datagram(bytes(10))
+    assert two.egress.queued_datagram_bytes == 10
+    assert two.pipe.datagrams == []
+    two.clock.now += 1.0
+    two.egress.writable()
+    assert two.pipe.datagrams == [bytes(10)]
+
+
+def test_pace_keeps_priorities_and_times_to_live() -> None:
+    bench, _ = paced(rate=10, burst=10)
+    bench.egress.open(rank=5).write(bytes(100))  # in debt for ten seconds
+    late = bench.egress.open(rank=5, ttl_us=1_000_000)
+    low, high = bench.egress.open(rank=9), bench.egress.open(rank=1)
+    for stream, letter in ((late, b"t"), (low, b"l"), (high, b"h")):
+        stream.write(letter)
+    bench.clock.now += 11.0
+    bench.pipe.buffered_bytes = 0
+    bench.egress.writable()
+    assert [data for _, data in bench.pipe.written[1:]] == [b"h", b"l"]
+    assert bench.egress.counters.expired_streams == 1
+
+
+def test_pace_makes_nobody_wait_for_a_connection_that_is_held_to_its_share() -> None:
+    slow, (held, _) = Bench(queue_bytes=10 * TURN_BYTES), paced(rate=1, burst=1)
+    slow.stall()
+    for bench in (slow, held):
+        stream = bench.egress.open(rank=1)
+        for _ in range(9):
+            stream.write(bytes(TURN_BYTES))
+    assert slow.egress.crowded
+    assert held.egress.queued_bytes > 5 * TURN_BYTES, "half of what may wait does"
+    assert not held.egress.crowded

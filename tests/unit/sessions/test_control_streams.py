@@ -129,7 +129,7 @@ def test_quicr_streams_that_end_make_room_for_others(monkeypatch: pytest.MonkeyP
         session.receive(4 * number, b"\xff\xff" + bytes(50_000), fin=False)
         session.abandon(session.streams[4 * number], QuicrCode.CANCELLED)
         session.stream_ended(4 * number)
-    assert session._held_bytes == 0
+    assert session.held_bytes == 0
 
 
 def test_quicr_messages_in_pieces_are_put_together_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,6 +52,8 @@ def client(connection: ClientConnection, wall: Wall) -> Client:
         since=wall(transport.opened_at),
         subscribes=len(connection.client.subscriptions),
         publishes=len(connection.client.publications),
+        bearer=connection.client.share.bearer,
+        over_limit=connection.client.share.over,
         queue_bytes=connection.egress.queued_bytes + transport.buffered_bytes,
         dropped_groups=connection.egress.counters.dropped_groups,
         **{name: getattr(stats, name) for name in MEASURED},

@@ -35,6 +35,8 @@ class Client(Row, frozen=True, kw_only=True):
     received_bytes: Annotated[Count, says("Bytes received from it.")] = 0
     queue_bytes: Annotated[Count, says("Bytes that wait to be sent to it.")] = 0
     dropped_groups: Annotated[Count, says("Groups not sent because it does not keep up.")] = 0
+    bearer: Annotated[str, says("Whose limits it has by its token: the subject or id.")] = ""
+    over_limit: Annotated[Count, says("How often it was refused or slowed by a limit.")] = 0
     lost_packets: Annotated[Count, says("Packets to it that were lost.")] = 0
 
 

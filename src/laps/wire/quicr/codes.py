@@ -28,6 +28,8 @@ class QuicrCode(IntEnum):
     "Nobody wants it any more."
     SILENT = 7
     "It was opened, and nothing was asked for or offered in time."
+    TOO_MANY = 8
+    "More sessions than it may have, or requests without end."
 
 
 class QuicrViolation(RemoteProtocolError):  # noqa: N818 - as in errors.py
