@@ -230,7 +230,7 @@ def test_token_commands_of_the_page_run_as_they_are(tmp_path: Path) -> None:
 
 
 def test_token_claims_of_the_page_are_a_token() -> None:
-    (claims,) = re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.S)
+    claims = re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.S)[0]
     read = read_claims(claims.encode())
     assert (read.subject, read.limits.tracks, len(read.scopes)) == ("ann", 10, 4)
 
