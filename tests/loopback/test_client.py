@@ -692,7 +692,8 @@ async def test_requests_that_have_to_wait_are_told_of_once(
 
 @on_loop
 async def test_every_example_of_the_page_works(capsys: pytest.CaptureFixture[str]) -> None:
-    examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    found = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    examples = [example for example in found if "127.0.0.1" in example]  # others are fragments
     assert len(examples) == 7
     async with relaying() as relay:
         address = str(relay.client_address)
