@@ -59,6 +59,10 @@ STARTS: Final = ("latest", "next", "current", "start")
 
 RETRY_FIRST_S: Final = 0.05
 RETRY_MOST_S: Final = 1.0
+# A relay that does not know how far a track has come has this long to be sent the next object,
+FIRST_S: Final = 2.0
+# and then longer: perhaps nothing is published.
+FIRST_MOST_S: Final = 60.0
 # A relay that waits this long for a publisher before it says that there is none is asked again at
 # once: between two questions a publisher could come and go unseen.
 HELD_S: Final = 0.5
@@ -106,6 +110,7 @@ class Subscription(Following):
         "The track was not there at first: all of it is wanted."
         self._resume = Location(0, 0)
         "Where to go on."
+        self._first_s = FIRST_S
         self._lane: Lane | None = None
         self._next_lane: Lane | None = None
         "One that is being prepared."
@@ -343,10 +348,14 @@ class Subscription(Following):
             self._remember(self._lane)
         joins = largest is not None
         if largest is None and self._seen.largest is not None:
-            # A relay that has just started has heard of the track, and not how far it has come.
-            await asyncio.wait((lane.first, lane.outcome), return_when=asyncio.FIRST_COMPLETED)
+            # A relay that has just started has heard of the track, and not how far it has come. One
+            # that is asked again may know; what it has not been sent can be fetched then.
+            wait_s, self._first_s = self._first_s, min(2 * self._first_s, FIRST_MOST_S)
+            arriving = (lane.first, lane.outcome)
+            await asyncio.wait(arriving, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
             if not lane.first.done():
                 return False
+            self._first_s = FIRST_S
             largest = lane.first.result()
         if largest is None:
             return True

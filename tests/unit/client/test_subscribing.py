@@ -469,6 +469,31 @@ async def test_a_subscription_goes_on_at_a_relay_that_does_not_know_the_largest_
 
 
 @on_loop
+async def test_a_subscription_is_made_again_at_a_relay_that_is_sent_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(subscription, "FIRST_S", 0.01)
+    async with Meeting() as meeting:
+        first = meeting.relay
+        objects = await subscribed(meeting)
+        first.stream(ALIAS, 0, (0, b"a"), fin=False)
+        assert await take(objects, 1) == [(0, 0, b"a")]
+        first.lose()
+        await meeting.until(lambda: len(meeting.relays) == 2 and meeting.relay.heard_of(Subscribe))
+        second = meeting.relay
+        second.say(SubscribeOk(0, ALIAS, None))
+        await meeting.until(lambda: len(second.heard_of(Subscribe)) == 2)
+        again = second.last(Subscribe)
+        second.say(SubscribeOk(again.request_id, ALIAS + 1, Location(0, 1)))
+        await meeting.until(lambda: second.heard_of(Fetch))
+        fetch = second.last(Fetch)
+        assert fetch.range == StandaloneFetch(NAME, Location(0, 1), Location(0, 2))
+        second.fetch_stream(fetch.request_id, (0, 1, b"b"))
+        second.say(FetchOk(fetch.request_id, Location(0, 2)))
+        assert await take(objects, 1) == [(0, 1, b"b")]
+
+
+@on_loop
 async def test_a_subscription_ends_at_a_relay_where_nothing_more_comes() -> None:
     async with Meeting() as meeting:
         first = meeting.relay
