@@ -78,9 +78,10 @@ log = logging.getLogger(__name__)
 PEERING_ALPNS: Final = (EXTENDED_ALPN, PEERING_ALPN)
 
 # Redialling: soon at first, since most ends are restarts, and never so rarely that a relay that is
-# back stays alone for long. Half of each wait is random: a thousand peers do not come at once.
+# back stays alone for long: another may die meanwhile. After a connection that lasted longer than
+# the longest wait it begins anew. Half of each wait is random: thousands do not come at once.
 REDIAL_FIRST_S: Final = 0.5
-REDIAL_MOST_S: Final = 15.0
+REDIAL_MOST_S: Final = 5.0
 
 # How often a relay takes its own measure; what it says of it is rarer still.
 MEASURE_S: Final = 2.0

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 # As net redials: soon at first, never too rarely, and half of each wait is random.
 REDIAL_FIRST_S: Final = 0.5
-REDIAL_MOST_S: Final = 15.0
+REDIAL_MOST_S: Final = 5.0
 
 # As QUIC begins: it sends again after a second, two, four, and gives up after ten.
 HANDSHAKE_FIRST_S: Final = 1.0
