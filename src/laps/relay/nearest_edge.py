@@ -3,7 +3,8 @@
 A Stub speaks with one Edge at a time, so that nothing comes twice. When another Edge has been
 nearer by enough for long enough, it is told everything, and a little later the link to the one
 before is closed, which takes back all that was said there; it is dialled again, and waits. What
-arrives by both meanwhile is known to be the same.
+arrives by both meanwhile is known to be the same. What the Stub's own publishers send is not wanted
+from the one before any more: it would come back by way of the new one.
 """
 
 from __future__ import annotations
@@ -11,12 +12,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from laps.errors import CloseCode
+from laps.wire.peering import SubscribeInfoWd
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from laps.infobase.subscribes import Subscribes
     from laps.relay.introduction import Introduction
     from laps.relay.peers import Links, Peer
     from laps.relay.subscribes import SubscribeExchange
     from laps.relay.timers import Timers
+    from laps.tracks.tracks import Tracks
+    from laps.types import NodeId
 
 # Nearer by a fifth and by some milliseconds: less is not felt, and round trips vary as much.
 NEARER_SHARE: Final = 0.8
@@ -34,11 +41,17 @@ class NearestEdge:
 
     def __init__(
         self,
+        self_id: NodeId,
+        wanted: Subscribes,
+        tracks: Tracks,
         links: Links,
         subscribes: SubscribeExchange,
         introduction: Introduction,
         timers: Timers,
     ) -> None:
+        self._self_id = self_id
+        self._wanted = wanted
+        self._tracks = tracks
         self._links = links
         self._subscribes = subscribes
         self._introduction = introduction
@@ -67,6 +80,8 @@ class NearestEdge:
 
     def _move(self, used: Peer, now: float) -> None:
         self._introduction.adopt_parent(now)
+        if used.control is not None:
+            self._links.page(used.control, "published here", self._published_here(used))
 
         def leave(_: float) -> None:
             if self._subscribes.parent is not used:
@@ -74,3 +89,11 @@ class NearestEdge:
                     peer_link.link.close(CloseCode.GRACEFUL, "another Edge is nearer")
 
         self._timers.at(now + HANDOVER_S, leave)
+
+    def _published_here(self, used: Peer) -> Iterator[SubscribeInfoWd | None]:
+        """Withdraw what our own publishers send from an Edge that we leave; None for the rest."""
+        for info in self._wanted.of_source(self._self_id):
+            if self._subscribes.parent is used:  # again, after a wait for room
+                return
+            track = self._tracks.get(info.track_hash.full_name_hash)
+            yield SubscribeInfoWd(info) if track is not None and track.publishers else None

@@ -144,8 +144,9 @@ class Relay:
         self._introduction = Introduction(
             self.id, role, self.links, self.nodes, self.extensions, self._exchange, self._subscribes
         )
+        wanted = self.id, self.subscribes, self.tracks
         self._nearest_edge = NearestEdge(
-            self.links, self._subscribes, self._introduction, self._timers
+            *wanted, self.links, self._subscribes, self._introduction, self._timers
         )
         self._control_streams = ControlStreams(
             self.links, self.fib, self._stubs, self._introduction, self._timers, settings.hold_s

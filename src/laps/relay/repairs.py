@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from laps.relay.reach import Reach
     from laps.relay.sets import Sets
     from laps.relay.subscribes import SubscribeExchange
-    from laps.routing.forwarding import Flow, FromPeer
+    from laps.routing.forwarding import Flow, FromPeer, Route
     from laps.tracks.track import Track
     from laps.tracks.tracks import Tracks
     from laps.types import NamespaceInfo, TrackKey
@@ -343,7 +343,9 @@ class Repairs:
     def _look_at_reached(self, now: float) -> None:
         """Nodes that no way led to for a while have missed what was sent meanwhile.
 
-        So may one whose way is another because a relay on the old one has none any more.
+        So may one whose way is another because a relay on the old one has none any more, or only a
+        longer one: it may have led there before anybody noticed that a link on it was dead, so that
+        no relay after that link knows that anything was sent.
         """
         for flow, node_id, old in self._sets.take_reached():
             route = flow.routes.get(node_id)
@@ -351,16 +353,18 @@ class Repairs:
                 flow.unreached_at.setdefault(node_id, now)
                 continue
             since = flow.unreached_at.pop(node_id, None)
-            if since is not None or self._is_withdrawn(node_id, old):
-                self.way_lost([(flow, frozenset((node_id,)))], (since or now) - LOST_S)
+            if since is not None:
+                self.way_lost([(flow, frozenset((node_id,)))], since - LOST_S)
+            elif old is not None and self._is_withdrawn(node_id, old):
+                self.way_lost([(flow, frozenset((node_id,)))], now - self._back_s)
 
-    def _is_withdrawn(self, node_id: NodeId, link_id: SessionId | None) -> bool:
-        """Whether the peer at the other end of a link has no way to a node any more."""
-        peer_link = None if link_id is None else self._links.peer_links.get(link_id)
-        if peer_link is None or peer_link.peer is None:
+    def _is_withdrawn(self, node_id: NodeId, old: Route) -> bool:
+        """Whether the peer that a way led by has none as short any more; its link is open."""
+        if old.path is None or old.link not in self._links.peer_links:
             return False
-        peer_id = peer_link.peer.node_id
-        return all(path.peer_id != peer_id for path in self._nodes.candidates(node_id))
+        peer_id, hops = old.path.peer_id, old.path.hops
+        paths = self._nodes.paths(node_id)
+        return all(path.peer_id != peer_id or path.hops > hops for path in paths)
 
     def _send_again(self, now: float) -> None:
         """Send what was lost by another way, ahead of what comes next: so it arrives in order.

@@ -17,7 +17,7 @@ from laps.wire.extensions import SetSilent
 
 if TYPE_CHECKING:
     from laps.relay.peers import Links
-    from laps.routing.forwarding import Fib, Flow, FlowKey, FromPeer, LinkId
+    from laps.routing.forwarding import Fib, Flow, FlowKey, FromPeer, Route
     from laps.types import NodeId
 
 # As long as a frame: whoever joins waits for the next one in any case.
@@ -82,8 +82,8 @@ class Sets:
         """Whether `take_reached` has something."""
         return bool(self._fib.reached)
 
-    def take_reached(self) -> list[tuple[Flow, NodeId, LinkId | None]]:
-        """Targets of our own publishers whose way is another or none, and the link it led by."""
+    def take_reached(self) -> list[tuple[Flow, NodeId, Route | None]]:
+        """Targets of our own publishers whose way is another or none, and the way that it was."""
         reached, self._fib.reached = self._fib.reached, []
         return reached
 

@@ -81,6 +81,15 @@ class Route:
     reason: str
     """In an operator's words."""
 
+    def is_another(self, old: Route) -> bool:
+        """Whether it begins with another link than before, or is longer beyond the same one."""
+        return self.link != old.link or self.hops > old.hops
+
+    @property
+    def hops(self) -> int:
+        """Nodes between us and that one."""
+        return 0 if self.path is None else self.path.hops
+
 
 class Router(Protocol):
     """Decides which way a flow takes to a node."""
@@ -180,8 +189,8 @@ class Fib:
         self._router = router
         self.abandoned: list[tuple[Flow, LinkId, SnsId]] = []
         "Sets with streams that no node is left for: the streams are to be ended."
-        self.reached: list[tuple[Flow, NodeId, LinkId | None]] = []
-        "Targets of our own publishers whose way is another or none, and the link that it led by."
+        self.reached: list[tuple[Flow, NodeId, Route | None]] = []
+        "Targets of our own publishers whose way is another or none, and the way that it was."
         self.changes = 0
         "Goes up whenever something may go elsewhere, or nowhere any more."
         self.unsettled: dict[Flow, None] = {}
@@ -395,10 +404,11 @@ class Fib:
         """Ask for the way to each target whose way may be another by now."""
         undecided, flow.undecided = flow.undecided, set()
         for node in sorted(undecided & flow.targets):
+            old = flow.routes.get(node) if node in before else None
             route = flow.routes[node] = self._router.route(flow, node)
             if isinstance(flow.key, FromClient):
-                old = before.get(node, route.link)
-                if route.link is None or flow.unreached_at or old != route.link:
+                is_another = old is not None and route.is_another(old)
+                if route.link is None or flow.unreached_at or is_another:
                     self.reached.append((flow, node, old))
 
     def settle(self, flow: Flow) -> list[SnsUpdate]:

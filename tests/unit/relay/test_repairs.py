@@ -304,6 +304,37 @@ def test_a_way_is_taken_back_after_something_was_sent_that_way() -> None:
     assert diamond.sub.places == [(1, 0), (1, 1)]
 
 
+@pytest.mark.parametrize("another", [False, True], ids=["same-link", "another-link"])
+def test_a_way_becomes_longer_after_something_was_sent_that_way(another: bool) -> None:
+    """A Via leads by a dead link, of which it has noticed nothing; then it leads by another Via.
+
+    The publisher's relay then has a shorter way by a link of its own, or no other than before.
+    """
+    diamond = Diamond()
+    via, spare = (way[0].there.relay for way in diamond.ways)
+    assert isinstance(via, Relay)
+    diamond.net.wire(via, spare, extended=True)
+    if not another:
+        diamond.ways[1][0].cut()
+    diamond.net.run(10.0)
+    dead = diamond.ways[0][1]
+    via.suspicion.silent(dead.here.id, diamond.net.now)
+    diamond.net.run(0.5)
+    dead.cut(noticed_by=(diamond.edge,))
+    diamond.net.run(10.0)
+    assert len(diamond.edge.repairs) == 0
+    via.suspicion.heard(dead.here.id, diamond.net.now)
+    diamond.net.run(3.0)
+    diamond.pub.stream(diamond.alias, 1, *objects_of(0, 1))
+    diamond.net.run(1.5)  # as long as it takes to find the link dead, and to tell
+    assert diamond.sub.places == []
+    via.link_closed(dead.here, diamond.net.now)
+    diamond.net.run(0.0)
+    diamond.pub.stream(diamond.alias, 2, *objects_of(0))
+    diamond.net.run(1.0)
+    assert diamond.sub.places == [(1, 0), (1, 1), (2, 0)]
+
+
 def test_who_has_no_other_way_gets_nothing_twice_when_the_link_is_heard_again() -> None:
     diamond = Diamond()
     diamond.ways[1][0].cut()

@@ -420,6 +420,32 @@ def test_a_stub_that_moves_loses_and_doubles_nothing(two: TwoEdges) -> None:
     assert two.sub.got == [stream_of(key) for key in range(50)]
 
 
+def test_a_stub_that_moves_is_not_sent_what_its_own_publishers_send(
+    two: TwoEdges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far, remote = App(), App()
+    two.net.announce(two.stub, two.pub, "a")
+    two.net.announce(two.far, remote, "b")
+    two.net.subscribe(two.far, far, "a/x")
+    for track in ("a/x", "b/x"):
+        two.net.subscribe(two.stub, two.sub, track)
+    two.net.settle()
+    two.parent.set_srtt(200)
+    two.net.run(STEADY_S + HANDOVER_S / 2)
+    assert two.parent.here.closed is None
+    assert len(two.second.tracks.announces) == 1
+    # What is lost on the way to the Edge before comes to it from the other.
+    monkeypatch.setattr(two.parent.here, "send_datagram", lambda *_: None)
+    two.net.publish_datagram(two.stub, two.pub, "a/x", b"datagram")
+    two.net.publish(two.far, remote, "b/x", 0, b"stream")
+    assert far.datagrams == [b"datagram"]
+    assert two.parent.there.datagrams == []
+    # What others publish comes from both, until the link is closed.
+    assert len(two.parent.there.streams) == len(two.other.there.streams) == 1
+    two.net.run(HANDOVER_S)
+    assert two.parent.here.closed is not None
+
+
 def test_a_stub_stays_while_another_edge_is_hardly_nearer_or_not_for_long(two: TwoEdges) -> None:
     two.net.subscribe(two.stub, two.sub, "a/x")
     two.parent.set_srtt(55)
