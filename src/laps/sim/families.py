@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 NODES: Final = 30
 FAULTS: Final = 8
 
-# Nothing that a relay may be asked to repeat has left its cache.
-FAILOVER_CACHE: Final = CacheLimits(total_bytes=1 << 24, track_bytes=1 << 22, age_s=60.0)
+# Nothing that a relay may be asked to repeat has left its cache: none is cut off for longer.
+FAILOVER_CACHE: Final = CacheLimits(total_bytes=1 << 24, track_bytes=1 << 22, age_s=120.0)
 # What is published in the last seconds may still be under repair.
 REPAIR_S: Final = 10.0
 
