@@ -90,6 +90,8 @@ class Link:
         self.has_datagram_room = True
         self.room: int | None = None
         "How many bytes may still be written before it is full; None is without end."
+        self.is_spent = False
+        "Its address has used up its time."
         self.holds = False
         "What is written is not sent yet."
         self._when_sent: list[Callable[[], None]] = []
@@ -121,6 +123,9 @@ class Link:
         calls, self._when_sent = self._when_sent, []
         for call in calls:
             self._app.net.post(call)
+
+    def in_its_time(self, work: Callable[[float], bool], now: float) -> bool | None:
+        return None if self.is_spent else work(now)
 
     def pace(self, share: ClientShare) -> None:
         self.paced_by = share.outflow

@@ -74,6 +74,8 @@ class QuicrLink:
         "How many datagrams may still be sent before there is no room; None is without end."
         self.room: int | None = None
         "How many bytes may still be written before it is full; None is without end."
+        self.is_spent = False
+        "Its address has used up its time."
         self.written = 0
         self.mix: Callable[[list[bytes]], Iterable[bytes]] | None = None
         "What becomes of datagrams on their way: they are kept until `deliver`."
@@ -110,6 +112,9 @@ class QuicrLink:
 
     def when_sent(self, call: Callable[[], None], streams: object = None) -> None:
         self._app.net.post(call)
+
+    def in_its_time(self, work: Callable[[float], bool], now: float) -> bool | None:
+        return None if self.is_spent else work(now)
 
     def pace(self, share: ClientShare) -> None:
         self.paced_by = share.outflow

@@ -15,7 +15,7 @@ from typing import Final
 import uvloop
 
 from laps.bench.process import pin
-from laps.bench.relay_process import cpu_s, rss_bytes
+from laps.bench.relay_process import cpu_s, rss_bytes, waited_s
 from laps.bench.relay_sessions import (
     ExactSubscriber,
     Load,
@@ -74,6 +74,7 @@ def _now(pid: int, subscribers: list[Subscriber]) -> Result:
     return {
         "time_s": monotonic(),
         "cpu_s": cpu_s(pid),
+        "waited_s": waited_s(pid),
         "bytes": sum(subscriber.bytes for subscriber in subscribers),
         "objects": sum(subscriber.objects for subscriber in subscribers),
     }

@@ -83,6 +83,14 @@ def worked_s(pid: int) -> float:
         return cpu_s(pid)
 
 
+def waited_s(pid: int) -> float:
+    """How long a process had work to do while others had its core; 0 where nobody tells."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except OSError:
+        return 0.0
+
+
 def rss_bytes(pid: int) -> int:
     """The memory that a process has in use."""
     resident = Path(f"/proc/{pid}/statm").read_text().split()[1]

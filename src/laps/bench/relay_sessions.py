@@ -193,6 +193,8 @@ class Publisher(Session):
         if load.objects_per_group == 1:
             self._ahead_bytes = min(self._ahead_bytes, STREAMS_AHEAD * load.object_bytes)
         self._over = False
+        self._is_full = False
+        "QUIC takes no more of what is due for now."
         self._began = 0.0
 
     def start(self) -> None:
@@ -210,8 +212,12 @@ class Publisher(Session):
             self.connection.write(self._stream, b"", fin=True)
 
     def writable(self) -> None:
-        if not self._load.rate and not self._over:
+        if self._over:
+            return
+        if not self._load.rate:
             self._fill()
+        elif self._is_full:
+            self._send_what_is_due()
 
     def _fill(self) -> None:
         connection, ahead = self.connection, self._ahead_bytes
@@ -227,8 +233,13 @@ class Publisher(Session):
             return
         rate, load = self._load.rate, self._load
         rest = bytes(load.object_bytes - CLOCK.size)
-        while self.sent < (monotonic() - self._began) * rate:
-            self._write(load.object_header + CLOCK.pack(monotonic()) + rest)
+        try:
+            while self.sent < (monotonic() - self._began) * rate:
+                self._write(load.object_header + CLOCK.pack(monotonic()) + rest)
+        except (SendBufferFull, StreamLimitReached):
+            self._is_full = True
+            return  # `writable` follows, and what is due by then
+        self._is_full = False
         due = self._began + (self.sent + 1) / rate
         # The loop counts in milliseconds.
         wait = max(0.001, due - monotonic())

@@ -53,17 +53,22 @@ class Knock(Enum):
 class IdleTime:
     """How long a relay has had nothing to do, since it began: that time is anybody's."""
 
-    __slots__ = ("_seen_at", "_worked_s", "total_s")
+    __slots__ = ("_began", "total_s")
 
     def __init__(self) -> None:
         self.total_s = 0.0
-        self._seen_at = self._worked_s = 0.0
+        self._began: float | None = None
+        "What of the time had not been needed when it was first looked at."
 
-    def look(self, now: float, worked_s: float) -> None:
-        """It is so late, and the relay has worked for so long."""
-        if self._seen_at:
-            self.total_s += max(0.0, (now - self._seen_at) - (worked_s - self._worked_s))
-        self._seen_at, self._worked_s = now, worked_s
+    def look(self, now: float, needed_s: float) -> None:
+        """It is now, and the relay has needed the processor for so long, whether it had it or not.
+
+        Between two looks the clocks may differ by a little: what is too much is made up for later.
+        """
+        unneeded_s = now - needed_s
+        if self._began is None:
+            self._began = unneeded_s
+        self.total_s = max(self.total_s, unneeded_s - self._began)
 
 
 class TimeShare:

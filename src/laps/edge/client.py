@@ -114,6 +114,12 @@ class ClientLink(Pressed, Protocol):
     def host(self) -> str:
         """The address that the client comes from; empty where it has none."""
 
+    def in_its_time(self, work: Callable[[float], bool], now: float) -> bool | None:
+        """What some work for the client returns, which takes of the time of its address.
+
+        None, and nothing is done, where that has been used up.
+        """
+
     def pace(self, share: ClientShare) -> None:
         """Send no faster than the accounts of its `outflow` allow."""
 

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 MOST_MESSAGES: Final = 64
 TURN_S: Final = 0.005
 
+# A client whose address has used up its time is tried again after this long: a hundred clients of
+# such an address then take a few milliseconds of each second for nothing.
+SPENT_S: Final = 0.05
+
 
 class Shaping:
     """Who waits."""
@@ -59,8 +63,9 @@ class Shaping:
         if client not in self._context.connected:
             return
         client.turn_at, client.messages = now, 0
-        if client.read_on(now):
-            self._expect(client, TURN_S, now)
+        has_more = client.link.in_its_time(client.read_on, now)
+        if has_more or has_more is None:
+            self._expect(client, TURN_S if has_more else SPENT_S, now)
             return
         # Others of the same bearer may have used what has gathered since.
         if wait_s := client.share.wait_s(now):

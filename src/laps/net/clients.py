@@ -191,6 +191,7 @@ class ClientConnection:
         self._room = clients.egress.pressure_bytes // 2
         self._datagram_room = clients.egress.datagram_queue_bytes // 4
         self._clients = clients
+        self._meter = clients.edge.addresses.meter(self.host)
         self.client = client(self)
         transport.tick = self._tick
         clients.add(self)
@@ -299,6 +300,18 @@ class ClientConnection:
     def host(self) -> str:
         """As `ClientLink`."""
         return self.transport.remote[0]
+
+    def in_its_time(self, work: Callable[[float], bool], now: float) -> bool | None:
+        """As `ClientLink`."""
+        if (meter := self._meter) is None:
+            return work(now)
+        if meter.is_spent(now):
+            return None
+        began = monotonic()
+        try:
+            return work(now)
+        finally:
+            meter.spend(monotonic() - began, now)
 
     def pace(self, share: ClientShare) -> None:
         """As `ClientLink`."""

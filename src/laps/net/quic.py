@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from time import monotonic, thread_time
+from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
 from qh3._hazmat import pull_quic_header
@@ -44,6 +44,7 @@ from laps.net.engine import (
 )
 from laps.net.handshake import encode_refusal
 from laps.net.impairment import ImpairedSocket
+from laps.net.processor import Processor
 from laps.net.reset import PeerTokens, Resets
 from laps.net.retry import RetryTokens
 
@@ -146,6 +147,7 @@ class Endpoint:
         door: Door | None = None,
     ) -> None:
         self._door = door
+        self._processor = None if door is None else Processor()
         self.loop = asyncio.get_running_loop()
         self.counters = Counters()
         self._config = config
@@ -346,6 +348,8 @@ class Endpoint:
             timer.cancel()
         if self._serving is not None:
             self._serving.cancel()
+        if self._processor is not None:
+            self._processor.close()
         self._udp.close()
 
     # -- reading ---------------------------------------------------------------------------------
@@ -382,8 +386,8 @@ class Endpoint:
                 else:
                     self._receive(connection, *batch, now)
                     batches[connection] = ([data], addr)
-        if self._door is not None:
-            self._door.idle.look(now, thread_time())
+        if self._door is not None and self._processor is not None:
+            self._door.idle.look(monotonic(), self._processor.needed_s())
         for connection, batch in batches.items():
             self._receive(connection, *batch, now)
         self._serve()

@@ -132,6 +132,15 @@ def test_time_that_is_idle_is_anybodys() -> None:
     assert 0.2 < taken(wants=1.0, others=0.7) < 0.35
 
 
+def test_time_is_not_idle_because_the_clocks_of_two_looks_differ() -> None:
+    idle = IdleTime()
+    for turn in range(1000):  # busy all the time; every second look comes a millisecond late
+        idle.look(100.0 + 0.01 * turn, 0.01 * turn + 0.001 * (turn % 2))
+    assert idle.total_s == pytest.approx(0.0, abs=0.002)
+    idle.look(115.0, 10.0)
+    assert idle.total_s == pytest.approx(5.0, abs=0.002)
+
+
 def test_time_is_measured_by_address_and_not_where_it_has_no_limit() -> None:
     settings = ShareSettings(address_time_share=0.1)
     door = Addresses(Shares(settings, Journal()), LimitsConfig().exempt)

@@ -568,6 +568,20 @@ def test_messages_without_end_leave_others_their_turn_and_are_all_answered(
     assert not is_paused(app)
 
 
+def test_messages_of_later_turns_wait_for_the_time_of_their_address() -> None:
+    stage = Stage()
+    app = stage.app(bearer())
+    app.link.is_spent = True
+    publish_at_once(app, 300)
+    stage.net.run(1.0)
+    assert len(app.heard_of(PublishOk)) == MOST_MESSAGES - 1  # one was the setup
+    assert is_paused(app)
+    app.link.is_spent = False
+    stage.net.run(0.2)
+    assert len(app.heard_of(PublishOk)) == 300
+    assert not is_paused(app)
+
+
 def test_messages_that_break_the_protocol_close_the_session_in_a_later_turn_too() -> None:
     stage = Stage()
     app = stage.app(bearer())

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from time import monotonic
 
 import pytest
 
 from laps.config import ClientsConfig, EgressConfig
+from laps.edge.addresses import TIME_BURST_S
+from laps.edge.shares import ShareSettings
 from laps.errors import ConnectionClosed
 from laps.net.clients import Clients
 from laps.net.closes import Closes
@@ -20,9 +23,10 @@ from support.moqt import MoqtNet
 from support.transports import FakeConnection
 
 
-def clients(*, strict: bool = False) -> Clients:
+def clients(*, strict: bool = False, time_share: float | None = None) -> Clients:
     net = MoqtNet()
-    edge = net.edge(net.relay("1:1"), session=MoqtLimits(strict=strict))
+    session, shares = MoqtLimits(strict=strict), ShareSettings(address_time_share=time_share)
+    edge = net.edge(net.relay("1:1"), session=session, shares=shares)
     return Clients(edge, ClientsConfig(), EgressConfig(), 1.0, lambda: None, Closes())
 
 
@@ -72,5 +76,36 @@ def test_violations_are_of_the_application_and_of_clients(
         connection.closed(close)
         assert them.edge.counters.violations == violations
         assert them.edge.counters.tolerated == Counter()
+
+    asyncio.run(run())
+
+
+def test_time_of_an_address_is_spent_by_work_for_its_clients() -> None:
+    async def run() -> None:
+        them = clients(time_share=0.1)
+        transport = FakeConnection(is_client=False)
+        them.edge.addresses.arrived(transport.remote[0], 0.0)
+        connection = them._moqt(transport, None, webtransport=False)
+
+        def work(_: float) -> bool:
+            end = monotonic() + TIME_BURST_S
+            while monotonic() < end:
+                pass
+            return True
+
+        assert connection.in_its_time(work, 1.0)
+        assert connection.in_its_time(work, 1.0) is None
+        assert connection.in_its_time(work, 10.0)
+
+    asyncio.run(run())
+
+
+def test_time_is_not_spent_where_an_address_has_no_limit() -> None:
+    async def run() -> None:
+        them = clients()
+        transport = FakeConnection(is_client=False)
+        them.edge.addresses.arrived(transport.remote[0], 0.0)
+        connection = them._moqt(transport, None, webtransport=False)
+        assert all(connection.in_its_time(lambda _: True, 1.0) for _ in range(10))
 
     asyncio.run(run())
