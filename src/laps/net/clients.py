@@ -49,6 +49,9 @@ log = logging.getLogger(__name__)
 # HTTP/3's own code for a connection that was of no use: nothing is wrong.
 NO_SESSION: Final = int(ErrorCode.NO_ERROR)
 
+# By how much a timer may be early.
+EARLY_S: Final = 0.001
+
 
 def alpns(config: Config) -> list[str]:
     """What a client may ask for, in the order of our preference."""
@@ -325,10 +328,16 @@ class ClientConnection:
         if self._pacing is not None:
             self._pacing.cancel()
         if wait_s < inf:
-            loop = asyncio.get_running_loop()
-            self._pacing = loop.call_later(wait_s, self._go_on)
+            self._go_on_in(wait_s)
+
+    def _go_on_in(self, wait_s: float) -> None:
+        self._pacing = asyncio.get_running_loop().call_later(wait_s, self._go_on)
 
     def _go_on(self) -> None:
+        left_s = self.egress.paced_until - monotonic()
+        if left_s > 0:  # timers count in milliseconds, and may be early: nobody else would go on
+            self._go_on_in(max(left_s, EARLY_S))
+            return
         self._pacing = None
         self.writable()
 
