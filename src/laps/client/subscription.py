@@ -347,16 +347,10 @@ class Subscription(Following):
         if self._lane is not None:
             self._remember(self._lane)
         joins = largest is not None
-        if largest is None and self._seen.largest is not None:
-            # A relay that has just started has heard of the track, and not how far it has come. One
-            # that is asked again may know; what it has not been sent can be fetched then.
-            wait_s, self._first_s = self._first_s, min(2 * self._first_s, FIRST_MOST_S)
-            arriving = (lane.first, lane.outcome)
-            await asyncio.wait(arriving, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
-            if not lane.first.done():
+        if self._seen.largest is not None and (largest is None or self._is_inside(largest)):
+            if not await self._has_begun(lane, largest):
                 return False
-            self._first_s = FIRST_S
-            largest = lane.first.result()
+            largest, joins = lane.first.result(), False
         if largest is None:
             return True
         if self._seen.is_forgotten(largest):
@@ -364,6 +358,8 @@ class Subscription(Following):
             self._resume = Location(0, 0)
             self._seen.start(self._resume)
             self._gaps.start(None)
+        if not joins and largest == self._resume:
+            return True  # it goes on where we are
         for attempt in range(ATTEMPTS):
             if self._resume > largest or await self._fetch(
                 lane, largest, joins=joins and attempt == 0
@@ -372,6 +368,33 @@ class Subscription(Following):
             if lane.outcome.done() and isinstance(lane.outcome.result(), Lost | Overrun):
                 return False
         raise SessionClosed(f"what came before of {track_text(self.track)} could not be fetched")
+
+    def _is_inside(self, largest: Location) -> bool:
+        """Whether we are as far as the relay, inside of a group whose end is not known.
+
+        The rest of the group may pass a relay by that joins the track just now.
+        """
+        is_forgotten = self._seen.is_forgotten(largest)
+        return self._resume.object > 0 and self._resume > largest and not is_forgotten
+
+    async def _has_begun(self, lane: Lane, largest: Location | None) -> bool:
+        """Wait for the first object of a lane, before which all is to be fetched; False: ask again.
+
+        A relay that has just started has heard of the track, and not how far it has come. Asked
+        again it may know, and what it was not sent can be fetched then.
+        """
+        if largest is None:
+            wait_s, self._first_s = self._first_s, min(2 * self._first_s, FIRST_MOST_S)
+            arriving = (lane.first, lane.outcome)
+            await asyncio.wait(arriving, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            await lane.channel.until(lane.first, lane.outcome)
+        if not lane.first.done():
+            return False
+        self._first_s = FIRST_S
+        if self._lane is not None:
+            self._remember(self._lane)
+        return True
 
     async def _fetch(self, lane: Lane, largest: Location, *, joins: bool) -> bool:
         """Whether everything up to `largest` has arrived."""

@@ -494,6 +494,44 @@ async def test_a_subscription_is_made_again_at_a_relay_that_is_sent_nothing(
 
 
 @on_loop
+async def test_the_rest_of_a_group_that_the_next_relay_is_not_sent_is_fetched() -> None:
+    async with Meeting() as meeting:
+        first = meeting.relay
+        objects = await subscribed(meeting)
+        first.stream(ALIAS, 0, (0, b"a"), (1, b"b"), fin=False)
+        assert await take(objects, 2) == [(0, 0, b"a"), (0, 1, b"b")]
+        first.lose()
+        await meeting.until(lambda: len(meeting.relays) == 2 and meeting.relay.heard_of(Subscribe))
+        second = meeting.relay
+        second.say(SubscribeOk(0, ALIAS, Location(0, 1)))
+        await meeting.settle()
+        assert not second.heard_of(Fetch)
+        second.stream(ALIAS, 1, (0, b"d"))
+        await meeting.until(lambda: second.heard_of(Fetch))
+        fetch = second.last(Fetch)
+        assert fetch.range == StandaloneFetch(NAME, Location(0, 2), Location(1, 1))
+        second.fetch_stream(fetch.request_id, (0, 2, b"c"), (1, 0, b"d"))
+        second.say(FetchOk(fetch.request_id, Location(1, 1)))
+        assert await take(objects, 2) == [(0, 2, b"c"), (1, 0, b"d")]
+
+
+@on_loop
+async def test_nothing_is_fetched_where_the_next_relay_goes_on_with_the_group() -> None:
+    async with Meeting() as meeting:
+        first = meeting.relay
+        objects = await subscribed(meeting)
+        first.stream(ALIAS, 0, (0, b"a"), (1, b"b"), fin=False)
+        assert await take(objects, 2) == [(0, 0, b"a"), (0, 1, b"b")]
+        first.lose()
+        await meeting.until(lambda: len(meeting.relays) == 2 and meeting.relay.heard_of(Subscribe))
+        second = meeting.relay
+        second.say(SubscribeOk(0, ALIAS, Location(0, 1)))
+        second.stream(ALIAS, 0, (2, b"c"))
+        assert await take(objects, 1) == [(0, 2, b"c")]
+        assert not second.heard_of(Fetch)
+
+
+@on_loop
 async def test_a_subscription_ends_at_a_relay_where_nothing_more_comes() -> None:
     async with Meeting() as meeting:
         first = meeting.relay
