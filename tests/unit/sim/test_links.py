@@ -392,7 +392,7 @@ def test_redialling_backs_off_while_nobody_answers_and_starts_over_when_somebody
     dialler = dial(clock, cable, near, far)
     clock.run(100.0)
     assert near.links == []
-    assert 8 < clock.events < 40
+    assert 15 < clock.events < 80
     far.is_up = True
     clock.run(120.0)
     near.links[0].close(1, "bye")
