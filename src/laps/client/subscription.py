@@ -289,13 +289,22 @@ class Subscription(Following):
         return None
 
     async def _has_ended(self, channel: Channel) -> bool:
-        """Nobody publishes the track now: take what the relay has of it; whether that is all."""
-        if self._begun or not (self._start == "start" or isinstance(self._start, Location)):
+        """Nobody publishes the track now: take what the relay has of it; whether that is all.
+
+        It may also have ended while we were on our way from another relay.
+        """
+        goes_on = self._begun
+        if not goes_on:
+            if not (self._start == "start" or isinstance(self._start, Location)):
+                return False
+            self._begun = True
+            self._resume = self._minimum
+            self._seen.start(self._resume)
+            self._gaps.start(None if self._start == "start" else self._resume)
+        elif self._seen.largest is None:
             return False
-        self._begun = True
-        self._resume = self._minimum
-        self._seen.start(self._resume)
-        self._gaps.start(None if self._start == "start" else self._resume)
+        elif self._lane is not None:
+            self._remember(self._lane)
         self._intake.buffer.attach(channel.inbound.pool)
         wanted = StandaloneFetch(self.track, self._resume, Location(VARINT_MAX - 1, 0))
         if not await channel.slots.take(Need.PASSING):
@@ -306,7 +315,7 @@ class Subscription(Following):
             Fetch(0, wanted, self._priority, tokens=self.token.in_moqt),
             self._fetched,
             self._max_object_bytes,
-            self._unknown,
+            None if goes_on else self._unknown,  # it may come yet
         )
         try:
             result = await run.result

@@ -532,6 +532,26 @@ async def test_nothing_is_fetched_where_the_next_relay_goes_on_with_the_group() 
 
 
 @on_loop
+async def test_a_subscription_ends_where_the_track_has_ended_while_it_moved() -> None:
+    async with Meeting() as meeting:
+        first = meeting.relay
+        objects = await subscribed(meeting)
+        first.stream(ALIAS, 0, (0, b"a"), fin=False)
+        assert await take(objects, 1) == [(0, 0, b"a")]
+        first.lose()
+        await meeting.until(lambda: len(meeting.relays) == 2 and meeting.relay.heard_of(Subscribe))
+        second = meeting.relay
+        second.say(RequestError(0, RequestCode.DOES_NOT_EXIST, "nobody publishes it"))
+        await meeting.until(lambda: second.heard_of(Fetch))
+        fetch = second.last(Fetch)
+        assert isinstance(fetch.range, StandaloneFetch)
+        assert fetch.range.start == Location(0, 1)
+        second.fetch_stream(fetch.request_id, (0, 1, b"b"))
+        second.say(FetchOk(fetch.request_id, Location(0, 2), end_of_track=True))
+        assert await rest(objects) == [(0, 1, b"b")]
+
+
+@on_loop
 async def test_a_subscription_ends_at_a_relay_where_nothing_more_comes() -> None:
     async with Meeting() as meeting:
         first = meeting.relay
