@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -161,7 +162,8 @@ def test_a_worker_that_is_killed_costs_no_object(spark: SparkSession, tmp_path: 
         # A task may fail once only, with this master: so the query does, with its worker.
         while query.isActive:
             for pid in workers():
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # Spark has ended it meanwhile
+                    os.kill(pid, signal.SIGKILL)
             time.sleep(0.05)
         assert "Python worker exited unexpectedly" in str(query.exception())
         assert not (job.output / "4").exists()
