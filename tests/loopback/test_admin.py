@@ -63,6 +63,9 @@ class Scene:
         at_edge = await network.enter_async_context(self.edge.connect())
         self.clock = await at_origin.publish("demo", "clock")
         self.objects = at_edge.subscribe("demo", "clock", start="start")
+        # Else the first objects are fetched, and not sent on as they arrive.
+        while not (await self.origin.ask(f"/v1/tracks/{CLOCK}"))["egress"]:
+            pass
         await self.flow()
         return self
 

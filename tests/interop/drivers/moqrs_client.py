@@ -10,8 +10,14 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from typing import TYPE_CHECKING, TypeVar
 
 import moq
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+T = TypeVar("T")
 
 
 def say(event: str, **what: object) -> None:
@@ -27,6 +33,20 @@ async def told(word: str) -> None:
 def connect(url: str, settings: dict[str, str]) -> moq.Client:
     pinned = [settings["fingerprint"]]
     return moq.Client(url, tls_fingerprints=pinned, websocket_enabled=False, reconnect=False)
+
+
+async def unless_closed(client: moq.Client, coming: Awaitable[T]) -> T:
+    """What comes, or the error with which the session was closed."""
+    closed, wanted = (asyncio.ensure_future(it) for it in (client.session.closed(), coming))
+    try:
+        await asyncio.wait((closed, wanted), return_when=asyncio.FIRST_COMPLETED)
+        if not wanted.done():
+            await closed
+        found: T = await wanted
+        return found
+    finally:
+        closed.cancel()
+        wanted.cancel()
 
 
 async def publish(url: str, settings: dict[str, str]) -> None:
@@ -53,8 +73,11 @@ async def publish(url: str, settings: dict[str, str]) -> None:
 async def subscribe(url: str, settings: dict[str, str]) -> None:
     async with connect(url, settings) as client:
         say("connected")
-        # It subscribes to nothing that was not announced to it.
-        broadcast = await client.announced_broadcast(settings["namespace"]).available()
+        # It subscribes to nothing that was not announced to it. A session that was closed before it
+        # asks leaves it waiting for good, so that it has to listen for that too.
+        broadcast = await unless_closed(
+            client, client.announced_broadcast(settings["namespace"]).available()
+        )
         say("available")
         track = await broadcast.subscribe_track(settings["track"])
         say("subscribed")

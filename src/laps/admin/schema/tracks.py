@@ -39,7 +39,9 @@ class Track(Named, frozen=True, kw_only=True):
     egress: Annotated[list[str], says("The peers that copies go to.")] = []
     targets: Annotated[list[str], says("The s-relays that it goes to from here.")] = []
     received_bytes: Annotated[Count, says("Bytes of it that came in.")] = 0
-    sent_bytes: Annotated[Count, says("Bytes of it that went out, all copies together.")] = 0
+    sent_bytes: Annotated[
+        Count, says("Bytes of it that went on as they came in, all copies together.")
+    ] = 0
     cached_bytes: Annotated[Count, says("Bytes of it that are kept.")] = 0
     cached_groups: Annotated[Count, says("Groups of it that are kept.")] = 0
     lost_objects: Annotated[
