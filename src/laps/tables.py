@@ -48,6 +48,8 @@ class Table(Generic[K, V]):
         return self._count
 
     def __contains__(self, key: object) -> bool:
+        if not self._mask:
+            return key in self._parts[0]
         number, parts = hash(key) & self._mask, self._parts
         return key in parts[number if number < len(parts) else number & self._mask >> 1]
 
@@ -62,6 +64,8 @@ class Table(Generic[K, V]):
 
     def get(self, key: K, default: D | None = None) -> V | D | None:
         """The value of a key, or the default."""
+        if not self._mask:
+            return self._parts[0].get(key, default)
         number, parts = hash(key) & self._mask, self._parts
         part = parts[number if number < len(parts) else number & self._mask >> 1]
         return part.get(key, default)

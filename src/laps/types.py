@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from operator import attrgetter
 from typing import Final, NamedTuple, NewType, Self
 
 from xxhash import xxh3_64_intdigest
@@ -99,6 +100,10 @@ class NodePathItem(NamedTuple):
     """Smoothed round trip of the session the information came in by."""
 
 
+_NODE_ID: Final = attrgetter("node_id")
+_SRTT_US: Final = attrgetter("srtt_us")
+
+
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
     """What a node says about itself, and the way those words came."""
@@ -115,7 +120,16 @@ class NodeInfo:
     @property
     def sum_srtt_us(self) -> int:
         """Round trips along the path, without the session it was received by."""
-        return sum(item.srtt_us for item in self.path)
+        return sum(map(_SRTT_US, self.path))
+
+    def passed_on(self, node_id: NodeId, srtt_us: int) -> "NodeInfo":
+        """As a node passes it on that received it by a session with this round trip."""
+        path = (*self.path, NodePathItem(node_id, srtt_us))
+        return NodeInfo(self.id, self.type, self.contact, self.longitude, self.latitude, path)
+
+    def has_passed(self, node_id: NodeId) -> bool:
+        """Whether a node has passed it on."""
+        return node_id in map(_NODE_ID, self.path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,28 @@ async def test_every_object_comes_once_when_the_via_in_use_dies(
         assert pause(got[protocol]) < LIMIT_S
 
 
+@on_loop
+async def test_a_relay_that_stood_still_asks_its_peers_whether_they_still_know_it(
+    tmp_path: Path,
+) -> None:
+    """Nothing depends on the link, so that nobody would notice before the idle timeout."""
+    with (
+        relay_process(tmp_path / "silent.log", "--node-id", "8:1") as silent,
+        relay_process(tmp_path / "back.log", "--node-id", "8:2", "--peer", silent.peers) as back,
+    ):
+        try:
+            await until(lambda: bool(ask(back, "peers")["peers"]))
+            for relay in (silent, back):
+                relay.process.send_signal(signal.SIGSTOP)
+            await asyncio.sleep(1.5)  # longer than `peering.dead_after_s`
+            back.process.send_signal(signal.SIGCONT)
+            async with asyncio.timeout(LIMIT_S):
+                await until(lambda: "no sign of life" in back.log.read_text())
+        finally:
+            silent.kill()
+            back.kill()
+
+
 @pytest.fixture
 def three(tmp_path: Path) -> Iterator[list[RelayProcess]]:
     """Edges that are all peers: two for publishers of the same, and one for the subscriber."""
@@ -125,6 +147,31 @@ def three(tmp_path: Path) -> Iterator[list[RelayProcess]]:
         yield made
         for process in made:
             process.kill()
+
+
+@on_loop
+async def test_a_relay_whose_link_is_idle_hears_from_another_that_the_peer_is_silent(
+    three: list[RelayProcess],
+) -> None:
+    """Only the second uses the first one; the third would notice after the idle timeout."""
+    written: list[bytes] = []
+    got: list[tuple[float, bytes]] = []
+    stop = asyncio.Event()
+    first, second, third = three
+    tasks = [
+        asyncio.ensure_future(read_numbers(f"moqt://{second.clients}", "track", got)),
+        asyncio.ensure_future(publish_numbers(f"moqt://{first.clients}", "track", written, stop)),
+    ]
+    try:
+        await until(lambda: len(got) >= 20)
+        first.process.send_signal(signal.SIGSTOP)
+        async with asyncio.timeout(LIMIT_S):
+            await until(lambda: "no sign of life" in third.log.read_text())
+    finally:
+        first.process.send_signal(signal.SIGCONT)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 # Whoever began leads; the other stands by.

@@ -545,6 +545,7 @@ class Net:
             while self._posted:
                 self._posted.popleft()()
                 self.turned()
+                self._answer()
             due = [at for clock in self.clocks() if (at := clock.deadline()) is not None]
             at = min(due, default=end + 1)
             if at > end:
@@ -554,6 +555,15 @@ class Net:
             for clock in self.clocks():
                 clock.tick(self.now)
             self.turned()
+
+    def _answer(self) -> None:
+        """Links that relays doubt are heard of, unless they are cut."""
+        for relay in self.relays.values():
+            for link_id in list(relay.suspicion.doubted):
+                end = relay.links.links[link_id]
+                assert isinstance(end, WireEnd)
+                if end.closed is None:
+                    relay.suspicion.heard(link_id, self.now)
 
     def clocks(self) -> list[Clock]:
         """Who has something to do at a time."""

@@ -126,6 +126,8 @@ class Asking:
         "By origin."
         self._context = context
         self._decisions = context.authority.decisions
+        self.wanted = self._decisions.wanted
+        "What `perform` takes."
         self._lines: dict[str, _Line] = {}
         self._calls: dict[int, _Asked] = {}
         self._ids = count(1)
@@ -139,9 +141,8 @@ class Asking:
 
     def perform(self, now: float) -> None:
         """Take what is wanted."""
-        wanted = self._decisions.wanted
-        while wanted:
-            self._ask(wanted.popleft(), now)
+        while self.wanted:
+            self._ask(self.wanted.popleft(), now)
 
     def _ask(self, decision: Decision, now: float) -> None:
         origin, api = decision.origin, decision.origin.api

@@ -35,8 +35,8 @@ from laps.edge.watching import Watches
 from laps.infobase.namespaces import NamespaceChange
 from laps.tracks.cached_stream import Resume
 from laps.tracks.publication import NewGroupWanted
-from laps.tracks.subscription import SubscriptionState
-from laps.tracks.track import FirstData, StreamsClosed
+from laps.tracks.subscription import FirstData, SubscriptionState
+from laps.tracks.track import StreamsClosed
 from laps.tracks.upstream_fetch import FetchFinished, FetchProgress
 from laps.types import TrackName, hash_track
 
@@ -147,14 +147,15 @@ class Edge:
 
     def perform(self, now: float) -> None:
         """Act on what was written down while a call into the relay, or a client, ran."""
-        self.origins.perform(now)
+        if self.origins.wanted:
+            self.origins.perform(now)
         received, events = self.relay.reach.received, self._events
         while received or events:
             if received:
                 self.requests.receive(received.popleft(), now)
                 continue
             match events.popleft():
-                case FirstData(_, subscription):
+                case FirstData(subscription):
                     self.subscribing.first_data(subscription, now)
                 case NewGroupWanted(key, value):
                     if (track := self.relay.tracks.get(key)) is not None:

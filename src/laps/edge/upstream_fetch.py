@@ -210,7 +210,7 @@ class UpstreamFetches:
     def _opened(self, track: Track, fetch: UpstreamFetch, now: float) -> _Fetching:
         fetching = _Fetching(track, fetch, [], now, now)
         self._open.append(fetching)
-        track.fetches.add(fetch)
+        track.fetches[fetch] = None
         return fetching
 
     # -- what comes back ---------------------------------------------------------------------------
@@ -301,7 +301,7 @@ class UpstreamFetches:
             return
         self._open.remove(fetching)
         track, fetch = fetching.track, fetching.fetch
-        track.fetches.discard(fetch)
+        track.fetches.pop(fetch, None)
         if fetch.publisher is None:
             track.shared.upstream_fetches.pop(fetch.request_id, None)
         if ok and not fetch.unknown:

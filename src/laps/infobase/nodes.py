@@ -244,7 +244,7 @@ class Nodes:
         if info.id == self._self_id:
             self.counters.looped += 1
             return None
-        if any(item.node_id == self._self_id for item in info.path):
+        if info.has_passed(self._self_id):
             self.counters.looped += 1
             return self._remove(session, info.id)
         paths = self._paths.setdefault(info.id, {})

@@ -11,7 +11,7 @@ from laps.net.liveness import LOOK_S, Life
 from laps.net.sign_of_life import SignOfLife
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from laps.infobase.nodes import SessionId
     from laps.net.link import QuicLink
@@ -24,12 +24,17 @@ class LinkWatch:
         self,
         links: Mapping[SessionId, QuicLink],
         needed: Callable[[SessionId], bool],
+        doubted: Collection[SessionId],
         suspect: Callable[[QuicLink, bool], None],
         dead_after_s: float,
     ) -> None:
-        """`needed` says whether anything depends on a link; `suspect` is told what is thought."""
+        """`needed` says whether anything depends on a link; `suspect` is told what is thought.
+
+        Those that are `doubted` are suspect already, until they are heard.
+        """
         self._links = links
         self._needed = needed
+        self._doubted = doubted
         self._suspect = suspect
         self._dead_after_s = dead_after_s
         self._signs: dict[QuicLink, SignOfLife] = {}
@@ -66,13 +71,16 @@ class LinkWatch:
         if sign is None:
             sign = SignOfLife(connection, now, self._dead_after_s, dialled=link.dialled)
             self._signs[link] = sign
+        if link.id in self._doubted:
+            sign.doubt()
         before = sign.life
         # Its round trip counts only where it is silent, which is rare, and takes a while to ask.
         silent = connection.last_heard <= now - LOOK_S
         srtt_s = link.srtt_us / 1e6 if silent else 0.0
         needed = silent and self._needed(link.id)
         life = sign.look(now, srtt_s, needed=needed)
+        if life is not before and Life.ALIVE in (life, before):
+            # By a long way it is dead as soon as it is suspect: other peers are told all the same.
+            self._suspect(link, life is not Life.ALIVE)
         if life is Life.DEAD:
             link.close(CloseCode.GRACEFUL, sign.words)
-        elif life is not before:
-            self._suspect(link, life is Life.SUSPECT)

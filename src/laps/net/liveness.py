@@ -2,6 +2,7 @@
 
     ALIVE    -> SUSPECT    it was asked, and nothing has come for long enough to be sure that the
                            question was not lost, nor the answer
+    ALIVE    -> SUSPECT    somebody else has found it silent, and it has not been asked yet
     SUSPECT  -> ALIVE      something has come
     SUSPECT  -> DEAD       still nothing, for as long as the operator allows
 
@@ -16,7 +17,9 @@ dialled us may be behind a wall that refuses everybody but us, and has its time.
 
 Silence is counted from look to look. A process that stood still itself, whether it was stopped or
 the machine was busy, counts a look or two, and not the time that it was away: what came meanwhile
-is read first.
+is read first. One that was away for so long that others may have given it up asks everybody, though
+nothing depends on them: whoever closed a connection meanwhile may not have been able to say so, and
+what is sent there from now on would be lost.
 """
 
 from __future__ import annotations
@@ -55,7 +58,15 @@ class Look(NamedTuple):
 class Liveness:
     """What is thought of the other end of one connection."""
 
-    __slots__ = ("_dead_after_s", "_heard_at", "_listens", "_looked_at", "life", "silent_s")
+    __slots__ = (
+        "_back_at",
+        "_dead_after_s",
+        "_heard_at",
+        "_listens",
+        "_looked_at",
+        "life",
+        "silent_s",
+    )
 
     def __init__(self, now: float, dead_after_s: float, *, listens: bool = False) -> None:
         """`listens`: where the peer is, it has a port open for everybody."""
@@ -66,6 +77,13 @@ class Liveness:
         self._listens = listens
         self._heard_at = now
         self._looked_at = now
+        self._back_at: float | None = None
+        "When we were back after we had stood still; None once we know that we are still known."
+
+    def doubt(self) -> None:
+        """Somebody else has found it silent: it is asked, and suspect until it answers."""
+        if self.life is Life.ALIVE:
+            self.life, self.silent_s = Life.SUSPECT, max(self.silent_s, ASK_S)
 
     def look(
         self, now: float, heard_at: float, srtt_s: float, *, needed: bool, refusals: int = 0
@@ -74,14 +92,19 @@ class Liveness:
 
         `refusals` is how often its machine has refused what was sent since then.
         """
-        passed = min(now - self._looked_at, 2 * LOOK_S)
-        self._looked_at = now
+        away_s, self._looked_at = now - self._looked_at, now
+        passed = min(away_s, 2 * LOOK_S)
+        if away_s >= self._dead_after_s:
+            self._back_at = now
         if heard_at > self._heard_at:
             self._heard_at = heard_at
+            # What had come meanwhile is read at once, and says nothing of how it is now.
+            if self._back_at is not None and heard_at > self._back_at + LOOK_S:
+                self._back_at = None
             self.silent_s = min(now - heard_at, passed)
             self.life = Life.ALIVE
             return Look(self.life, ask=False)
-        if not needed and self.life is Life.ALIVE:
+        if not (needed or self._back_at is not None) and self.life is Life.ALIVE:
             # Nobody has asked, so its silence says nothing; nor does it once somebody does.
             self.silent_s = min(self.silent_s + passed, ASK_S)
             return Look(self.life, ask=False)

@@ -42,6 +42,7 @@ from laps.net.link import EXTENDED_ALPN, PEERING_ALPN, LinkEvents, QuicLink
 from laps.net.link_watch import LinkWatch
 from laps.net.origin_caller import OriginCaller
 from laps.net.peer_keys import PeerKeys
+from laps.net.processor import Processor
 from laps.net.quic import Endpoint
 from laps.net.reporter import Reporter
 from laps.net.reset import relay_secret
@@ -103,6 +104,7 @@ class Runner:
         self.kept = kept or Kept()
         self.identity = self.kept.identity or self._identity()
         self._loop = asyncio.get_running_loop()
+        self._processor = Processor()
         self.since = time.time()
         self.closes = Closes()
         self._numbers = count(1)
@@ -172,6 +174,7 @@ class Runner:
         self._watch = LinkWatch(
             self._links,
             self.relay.suspicion.depends_on,
+            self.relay.suspicion.doubted.keys(),
             self._suspect,
             config.peering.dead_after_s,
         )
@@ -229,6 +232,7 @@ class Runner:
             self._alarm.cancel()
         for endpoint in self.endpoints():
             await endpoint.close(CloseCode.GRACEFUL, "the relay stops")
+        self._processor.close()
 
     async def _drain(self) -> None:
         """Let clients, then peers, that take the hint move elsewhere before we are gone."""
@@ -464,6 +468,7 @@ class Runner:
     # -- time --------------------------------------------------------------------------------------
 
     def _arm(self) -> None:
+        self.relay.pressure.starved_s = self._processor.waited_s()
         self.edge.perform(time.monotonic())
         if self.edge.origins.asked:
             self._origins.take(self.edge.origins)
@@ -489,6 +494,7 @@ class Runner:
 
     def _ring(self) -> None:
         self._alarm = None
+        self.relay.pressure.starved_s = self._processor.waited_s()
         try:
             self.relay.tick(time.monotonic())
             self.edge.tick(time.monotonic())

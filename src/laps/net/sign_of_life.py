@@ -56,6 +56,10 @@ class SignOfLife:
             return "nobody listens there any more: its machine refuses what is sent"
         return f"no sign of life for {self._life.silent_s:.1f} s"
 
+    def doubt(self) -> None:
+        """As `Liveness.doubt`."""
+        self._life.doubt()
+
     def look(self, now: float, srtt_s: float, *, needed: bool) -> Life:
         """What is thought of the other end now; it is asked where that is in doubt."""
         connection = self._connection

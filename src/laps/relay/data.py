@@ -70,6 +70,8 @@ class DataPlane:
         self._tracks = tracks
         self._streams = OpenStreams()
         self._held = HeldData(hold_s, hold_bytes)
+        self.holding = self._held.queues
+        "What waits for its SNS, by link."
         self._sent_on = SentOn()
         self.pressing: dict[FlowKey, None] = {}
         "Flows of which streams began on links that are pressed."
@@ -78,11 +80,6 @@ class DataPlane:
 
     def __len__(self) -> int:
         return len(self._streams)
-
-    @property
-    def holding(self) -> bool:
-        """Whether anything waits for its SNS."""
-        return bool(self._held.queues)
 
     # -- from a publisher --------------------------------------------------------------------------
 

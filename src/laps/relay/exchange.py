@@ -19,7 +19,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from laps.types import NodePathItem, NodeType
+from laps.types import NodeType
 from laps.wire.peering import (
     MAX_PATH_NODES,
     NodeInfoAdv,
@@ -186,18 +186,15 @@ class Exchange:
         if made is not None and made[0] is path:
             return made[1]
         info = path.info
-        item = NodePathItem(self._self_info.id, path.srtt_us - info.sum_srtt_us)
-        info = replace(info, path=(*info.path, item))
+        info = info.passed_on(self._self_info.id, path.srtt_us - info.sum_srtt_us)
         self._made[node_id] = path, info
         return info
 
     def _may_tell(self, peer: Peer, node_id: NodeId, choice: Choice) -> bool:
-        path, peer_id = choice.path, peer.node_id
-        if node_id == peer_id or path.info.type is NodeType.STUB:
+        path, info, peer_id = choice.path, choice.path.info, peer.info.id
+        if node_id == peer_id or info.type is NodeType.STUB or info.has_passed(peer_id):
             return False
-        if not self._links.may_carry(node_id) or path.hops >= MAX_PATH_NODES:
-            return False
-        if any(item.node_id == peer_id for item in path.info.path):
+        if not self._links.may_carry(node_id) or len(info.path) >= MAX_PATH_NODES:
             return False
         return path.carries_data or not peer.has_data
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 # So many datagrams are remembered that were sent on: more than come in a second at 40 Mbit/s.
 MOST_SENT_ON: Final = 4096
 
+# What a stream has besides the publisher's bytes.
+HEADERS: Final = (NewStreamHeader, ExistingStreamHeader)
+
 # The document has no code for data that was dropped; 0 says that the peer did nothing wrong.
 DROPPED: Final = 0
 
@@ -99,12 +102,14 @@ class Passing:
         decoder, incoming = self.decoder, self.incoming
         if decoder is None or incoming is None:
             return
-        if data and (payload := decoder.whole(data)) is not None:
-            incoming.write(payload, now)
-            data = b""
-        for event in decoder.feed(data) if data else ():
-            if not isinstance(event, NewStreamHeader | ExistingStreamHeader):
-                incoming.write(event, now)
+        if data:
+            payload = decoder.whole(data)
+            if payload is not None:
+                incoming.write(payload, now)
+            else:
+                for event in decoder.feed(data):
+                    if not isinstance(event, HEADERS):
+                        incoming.write(event, now)
         if fin:
             decoder.finish()
             incoming.finish(b"", now)

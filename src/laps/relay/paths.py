@@ -172,15 +172,16 @@ class Paths:
         it could seem nearest by two different peers. For the same reason it is the round trip that
         has to be another for a while, and not the gain of a path. False if nothing follows.
         """
+        nearest_us = peer.nearest_srtt_us
         gone = peer.is_stub or not peer.links
-        if gone or not self._steadiness.is_another(peer.srtt_us, peer.nearest_srtt_us):
+        if gone or not self._steadiness.is_another(peer.srtt_us, nearest_us):
             self._differing.pop(peer, None)
             return False
         due = self._differing.setdefault(peer, now + self._steadiness.hold_s)
         if now < due and not at_once:
             return True
         del self._differing[peer]
-        peer.srtt_us = peer.nearest_srtt_us
+        peer.srtt_us = nearest_us
         for link_id in peer.links:
             changes = self._nodes.set_srtt(link_id, peer.srtt_us, MOST_CHOSEN)
             moved = [change.node_id for change in changes]

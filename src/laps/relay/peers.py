@@ -211,8 +211,8 @@ class Peer:
         links = self.links.values()
         if len(links) == 1:
             return next(iter(links)).link.srtt_us
-        able = [peer_link for peer_link in links if peer_link.has_data] or links
-        return min((peer_link.link.srtt_us for peer_link in able), default=0)
+        able = [it.link.srtt_us for it in links if it.mode is not PeerMode.CONTROL]
+        return min(able or [it.link.srtt_us for it in links], default=0)
 
     @property
     def control_srtt_us(self) -> int:

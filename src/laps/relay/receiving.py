@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from laps.relay.limits import Limits
 from laps.wire.extensions import (
     GoAway,
+    NodeSilent,
     RelayRequest,
     RelayResponse,
     RepairRequest,
@@ -132,8 +133,8 @@ class Receiving:
             case RepairRequest() | RepairResponse() if takes_control:
                 if not self._reach.pass_on(message):
                     self._repairs.receive(message, now)
-            case SetSilent(sns_id) if self._takes_data(peer_link):
-                self._suspicion.set_silent(link.id, sns_id, now)
+            case SetSilent() | NodeSilent():
+                self._hear_of_silence(peer_link, message, now)
             case SetPressed(sns_id, urgency):
                 self._pressure.peer_said(link.id, sns_id, urgency, now)
             case GoAway():
@@ -142,6 +143,14 @@ class Receiving:
                 taken = self._extensions.receive(peer, message, now, stub, peer_link)
                 self._counters.unwanted_messages += not taken
         self._data.drop_abandoned(now)
+
+    def _hear_of_silence(
+        self, peer_link: PeerLink, message: SetSilent | NodeSilent, now: float
+    ) -> None:
+        if isinstance(message, NodeSilent):
+            self._suspicion.peer_said(message.node_id, now)
+        elif self._takes_data(peer_link):
+            self._suspicion.set_silent(peer_link.link.id, message.sns_id, now)
 
     def _takes_data(self, peer_link: PeerLink) -> bool:
         return self._rules.carries_data and peer_link.receives_data

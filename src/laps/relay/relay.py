@@ -194,6 +194,9 @@ class Relay:
         self._receiving = Receiving(
             self.rules, self.counters, settings.limits, self.claims, *known, *flowing, *watching
         )
+        fib, broken = self.fib, self.tracks.shared.broken
+        self._moved_by_data = fib.abandoned, fib.unsettled, fib.reached, broken, self.data.holding
+        "Where something may be that `tick` is to deal with, after data came."
         self._due: tuple[Due, ...] = (
             self._paths,
             self._exchange,
@@ -231,7 +234,8 @@ class Relay:
                 self._control_streams.ended(link.id, stream_id, now)
             return
         if self.data.receive_more(link, stream_id, data, fin, now):
-            self._flowed(now)
+            if self.tracks.shared.began or self.data.pressing:
+                self._flowed(now)
             return
         if peer_link.session.is_ahead:
             peer_link.hold(stream_id, data, fin, self.settings, self._timers, now)
@@ -272,7 +276,7 @@ class Relay:
 
     def link_closed(self, link: Link, now: float, reason: str = "") -> None:
         """A connection is closed, whoever did it and why: everything learned from it goes."""
-        self.suspicion.lost(link.id, now)
+        self.suspicion.closed(link.id, now)
         self.links.links.pop(link.id, None)
         self._admission.forget(link.id)
         self.proofs.closed(link.id)
@@ -446,9 +450,7 @@ class Relay:
     @property
     def is_due(self) -> bool:
         """Whether `tick` may be wanted sooner than `deadline` last said, after data came."""
-        fib, sooner = self.fib, self._timers.is_sooner or self.pressure.is_sooner
-        moves = fib.abandoned or fib.unsettled or fib.reached or self.tracks.shared.broken
-        return bool(sooner or moves or self.data.holding)
+        return self._timers.is_sooner or self.pressure.is_sooner or any(self._moved_by_data)
 
     def is_idle(self) -> bool:
         """Whether nothing is about to be said or dropped."""

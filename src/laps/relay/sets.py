@@ -84,7 +84,8 @@ class Sets:
 
     def take_reached(self) -> list[tuple[Flow, NodeId, Route | None]]:
         """Targets of our own publishers whose way is another or none, and the way that it was."""
-        reached, self._fib.reached = self._fib.reached, []
+        reached = self._fib.reached.copy()
+        self._fib.reached.clear()
         return reached
 
     def _settle(self, now: float) -> None:

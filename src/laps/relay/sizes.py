@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections import deque
 from functools import cache
+from itertools import compress
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from laps.routing.forwarding import SnsIds
 from laps.tables import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sized
+    from collections.abc import Collection, Sized
 
     from laps.infobase.nodes import Nodes
     from laps.infobase.subscribes import Subscribes
@@ -51,6 +53,7 @@ OF_PEERS: Final = frozenset(
         "PeerProofs._proven",
         "Reach._met",
         "Relay._stubs",
+        "Suspicion._answered",
         "Telling._begun",
     }
 )
@@ -155,8 +158,11 @@ def _containers(roots: tuple[object, ...]) -> dict[int, tuple[Sized, list[str]]]
     seen, waiting = set(map(id, roots)), list[Any](roots)
     while waiting:
         part = waiting.pop()
-        for name, value in _attributes(part):
-            is_container, is_part = _kind(type(value))  # type: ignore[arg-type] # it is hashable
+        named = _attributes(part)
+        # Most attributes are neither: they are passed by without a step for each.
+        kinds = map(_kind, map(type, map(itemgetter(1), named)))
+        for name, value in compress(named, kinds):
+            is_container, is_part = _kind(type(value)) or (False, False)  # type: ignore[arg-type]
             if is_container:
                 _, titles = found.setdefault(id(value), (value, []))
                 titles.append(f"{type(part).__name__}.{name}")
@@ -167,16 +173,16 @@ def _containers(roots: tuple[object, ...]) -> dict[int, tuple[Sized, list[str]]]
 
 
 @cache
-def _kind(kind: type) -> tuple[bool, bool]:
-    """Whether objects of a type are containers, and whether a relay is made of them."""
-    return issubclass(kind, CONTAINERS), kind.__module__.startswith(ROOMS)
+def _kind(kind: type) -> tuple[bool, bool] | None:
+    """Whether objects of a type are containers, and a relay is made of them; None: neither."""
+    found = issubclass(kind, CONTAINERS), kind.__module__.startswith(ROOMS)
+    return found if any(found) else None
 
 
-def _attributes(part: Any) -> Iterator[tuple[str, Any]]:
-    yield from getattr(part, "__dict__", {}).items()
-    for name in _slots(type(part)):  # type: ignore[arg-type] # it is hashable
-        if hasattr(part, name):
-            yield name, getattr(part, name)
+def _attributes(part: Any) -> list[tuple[str, Any]]:
+    slots = _slots(type(part))  # type: ignore[arg-type] # it is hashable
+    named = [(name, getattr(part, name, None)) for name in slots]
+    return [*getattr(part, "__dict__", {}).items(), *named]
 
 
 @cache

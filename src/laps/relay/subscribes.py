@@ -266,6 +266,7 @@ class SubscribeExchange:
             if found.leaving_at == at:
                 found.leaving_at = None
                 self._withdraw(track, now)
+                self._tracks.forget(track.full_name_hash, now)
 
         self._timers.at(at, leave)
         return True
@@ -276,8 +277,7 @@ class SubscribeExchange:
             self._withdraw(info.track_hash, now)
 
     def _withdraw(self, track: TrackHash, now: float) -> None:
-        held = self._subscribes.get(self._self_id, track.full_name_hash)
-        if held is None:
+        if (held := self._subscribes.get(self._self_id, track.full_name_hash)) is None:
             return
         info = replace(held, sequence=self._next_sequence(track.full_name_hash, now))
         if self._subscribes.withdraw(info, now) is not None:

@@ -43,6 +43,8 @@ class Avoided:
     def select(self, candidates: Collection[PathCandidate]) -> Choice | None:
         """The best path among those that are not avoided, or of all where none does as well."""
         best = select(candidates)
+        if not (self.suspect or self.leaving):
+            return best
         if best is None or not self.avoids(best.path):
             return best
         for avoids in (self.avoids, self.is_suspect):

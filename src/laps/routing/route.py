@@ -109,7 +109,7 @@ class Router:
 
 
 def _leads_through(path: PathCandidate, node_id: NodeId) -> bool:
-    return path.peer_id == node_id or any(item.node_id == node_id for item in path.info.path)
+    return path.peer_id == node_id or path.info.has_passed(node_id)
 
 
 def _no_way(paths: Collection[PathCandidate], origin: NodeId | None) -> str:

@@ -248,7 +248,12 @@ class PeerSession:
         self._control.feed(data)
         for message in self._control:
             self.control_messages += 1
-            out += self._receive_message(message, now)
+            if self.state is State.ESTABLISHED and message.message_type not in _OPENING:
+                # Whoever asks for no proof may be given one all the same.
+                if not isinstance(message, Authorization):
+                    out.append(ControlReceived(message))
+                continue
+            out += self._receive_opening(message, now)
             if self.state is State.REFUSED:
                 break  # whatever follows was sent before the other side knew
         return out
@@ -282,17 +287,14 @@ class PeerSession:
         self._control = ControlDecoder(codecs=self._codecs)
         return [] if previous is None else [EndStream(previous, CloseCode.CONTROL_STREAM_SWITCHED)]
 
-    def _receive_message(self, message: Message, now: float) -> list[Effect | Event]:
-        established = self.state is State.ESTABLISHED
-        if established and message.message_type not in _OPENING:
-            # Whoever asks for no proof may be given one all the same.
-            return [] if isinstance(message, Authorization) else [ControlReceived(message)]
+    def _receive_opening(self, message: Message, now: float) -> list[Effect | Event]:
+        """A message before the session is established, or one that has no place after that."""
         if self.state is State.AWAIT_AUTHORIZATION:
             return self._receive_proof(message, now)
         if self.state is State.HELD and isinstance(message, Authorization):
             return []
         expected, error = _EXPECTED[self.state]
-        if established or message.message_type != expected:
+        if message.message_type != expected:
             raise error(f"{message.message_type.name} in state {self.state.name}")
         match message:
             case Connect():

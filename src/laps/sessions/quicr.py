@@ -61,8 +61,8 @@ OVER: Final = 1024
 # Of one stream: a client has a token or two.
 MAX_TOKENS: Final = 4
 
-# A publisher may be in the middle of a fragment on each of its streams: this is 256 of the longest.
-MAX_HELD_BYTES: Final = 16 * 1024 * 1024
+# A publisher may be in the middle of a fragment on each of its streams: this is 128 of the longest.
+MAX_HELD_BYTES: Final = 8 * 1024 * 1024
 
 
 @dataclass(slots=True, eq=False)

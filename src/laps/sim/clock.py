@@ -5,10 +5,11 @@ Nothing in a simulation reads a clock or rolls dice of its own, so a seed replay
 
 from __future__ import annotations
 
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,19 +25,23 @@ class Clock:
         "As `rng.randrange`, which calls nothing else and takes twice the time."
         self.events = 0
         "Calls made so far."
-        self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
         self._chores = 0
 
     def at(self, time: float, callback: Callable[..., None], *args: object) -> None:
         """Make a call at a time, or now if that is past."""
+        self.call_at(time, partial(callback, *args) if args else callback)
+
+    def call_at(self, time: float, call: Callable[[], None]) -> None:
+        """As `at`, for what is called most often."""
         if time < self.now:
             time = self.now
-        heappush(self._queue, (time, next(self._order), callback, args))
+        heappush(self._queue, (time, next(self._order), call))
 
     def after(self, delay_s: float, callback: Callable[..., None], *args: object) -> None:
         """Make a call in a while."""
-        heappush(self._queue, (self.now + delay_s, next(self._order), callback, args))
+        self.call_at(self.now + delay_s, partial(callback, *args) if args else callback)
 
     def every(self, interval_s: float, callback: Callable[[], None]) -> None:
         """Make a call over and over; a clock with nothing else to do is idle."""
@@ -58,9 +63,9 @@ class Clock:
         queue, done = self._queue, 0
         try:
             while queue and queue[0][0] <= until:
-                self.now, _, callback, args = heappop(queue)
+                self.now, _, call = heappop(queue)
                 done += 1
-                callback(*args)
+                call()
         finally:
             self.events += done
         self.now = until
@@ -72,7 +77,7 @@ class Clock:
             if queue[0][0] > limit:
                 self.now = limit
                 return False
-            self.now, _, callback, args = heappop(queue)
+            self.now, _, call = heappop(queue)
             self.events += 1
-            callback(*args)
+            call()
         return True

@@ -75,7 +75,7 @@ class Lane:
         """How long data sent now waits for what was sent before."""
         return max(0.0, self.busy_until - self._clock.now)
 
-    def arrival(self, size: int, *, urgent: bool = False, reliable: bool = False) -> float:
+    def arrival(self, size: int, urgent: bool = False, reliable: bool = False) -> float:
         """When bytes sent now are there.
 
         What is urgent does not wait for the rest. What is reliable is sent again as often as it is

@@ -289,15 +289,15 @@ class Network:
     def moving(self) -> Iterator[str]:
         """What keeps the network from being at rest."""
         for cable, (a, b) in zip(self.cables, self.cable_ends, strict=True):
-            name = _pair(a, b)
             for end in cable.ends:
                 if not (end.is_over or end.is_answered or end.host.is_frozen):
-                    yield f"{name}: a connection waits for its idle timeout"
-            for lane, way in zip(cable.lanes, (name, _pair(b, a)), strict=True):
+                    yield f"{_pair(a, b)}: a connection waits for its idle timeout"
+            for lane, way in zip(cable.lanes, ((a, b), (b, a)), strict=True):
                 traffic = lane.traffic
                 quiet_at = max(traffic.last_control_at + QUIET_S, traffic.control_until)
                 if quiet_at > self.now:
-                    yield f"{way}: control messages, {message_name(traffic.last_control)} the last"
+                    last = message_name(traffic.last_control)
+                    yield f"{_pair(*way)}: control messages, {last} the last"
         for node in self.nodes.values():
             if node.relay is not None and not (node.is_frozen or node.relay.is_idle()):
                 yield f"{node.name}: the relay is not idle"

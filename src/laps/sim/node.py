@@ -250,27 +250,27 @@ class SimNode:
         relay, edge = self.relay, self.edge
         if relay is None or edge is None:
             return
-        now, last, is_data = self.clock.now, len(pieces) - 1, stream_id & 2
+        now, left, is_data = self.clock.now, len(pieces), stream_id & 2
+        passed = alone = self._alone
         if is_data:
-            whole = b"".join(pieces) if last else pieces[0]
+            whole = pieces[0] if left == 1 else b"".join(pieces)
             self._trace.data(link, self.node_id, stream_id, whole, fin, now)
+            passed = self._joined.get(link.passed) or self._join(link.passed)
         now += self._ahead_s
-        for number, piece in enumerate(pieces):
-            if number:
+        for piece in pieces:
+            left -= 1
+            # As `_call` and `flowed`, written out: nothing is called as often.
+            self.passed = passed
+            try:
+                relay.link_data(link, stream_id, piece, fin and not left, now)
+            except RemoteProtocolError as error:
+                self._violated(link, error)
+            self.passed = alone
+            if left:
                 self._perform(relay, edge, now)
                 if not link.is_open:
                     break
-            if is_data:
-                self.passed = self._joined.get(link.passed) or self._join(link.passed)
-            # As `_call`, written out: nothing is called as often.
-            try:
-                relay.link_data(link, stream_id, piece, fin and number == last, now)
-            except RemoteProtocolError as error:
-                self._violated(link, error)
-            self.passed = self._alone
-        if is_data:
-            self.flowed()
-        else:
+        if not is_data or relay.is_due or edge.is_due or relay.events:
             self.touched()
 
     def link_datagram(self, link: LinkEnd, data: bytes) -> None:
@@ -368,6 +368,8 @@ class SimNode:
         edge.perform(now)
         if relay.events:
             self._perform(relay, edge, now)
+        for link_id in relay.suspicion.doubted:
+            self.links[link_id].doubt()
         while self.origins is not None and edge.origins.asked:
             self.origins.ask(edge.origins.asked.popleft(), partial(self._answered, edge))
         deadline, edge_at = relay.deadline(), edge.deadline()

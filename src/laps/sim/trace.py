@@ -39,15 +39,14 @@ class _Stream:
     decoder: DataStreamDecoder = field(default_factory=DataStreamDecoder)
     reader: SubgroupReader = field(default_factory=SubgroupReader)
     track: int = 0
+    known: dict[bytes, ObjectId] = field(default_factory=dict)
+    "The objects of its track, by their bytes: each comes to many nodes."
+    is_between: bool = False
+    "An object has ended, and the next has not begun."
     unread: bytes = b""
     "The beginning of an object that follows another and is not whole."
     wanted: int = 0
     "How long it has to be before it is looked at again."
-
-    @property
-    def is_between(self) -> bool:
-        """Whether an object has ended, and the next has not begun."""
-        return self.reader.is_between and self.decoder.is_between
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,31 +100,32 @@ class Trace:
         self._streams: dict[LinkEnd, dict[int, _Stream]] = {}
         self._hops: dict[tuple[NodeId, NodeId], tuple[NodeId, NodeId]] = {}
         "Each pair once: there are many objects, and few links."
-        self._known: dict[bytes, tuple[int, int, int]] = {}
-        "Publisher, group and number of objects, by their bytes: each comes to many nodes."
+        self._known: dict[int, dict[bytes, ObjectId]] = {}
+        "By track, what its streams have as `known`."
 
     def data(
         self, link: LinkEnd, to: NodeId, stream_id: int, data: bytes, fin: bool, now: float
     ) -> None:
         """Bytes of a data stream arrive."""
-        streams = self._streams.get(link)
-        if streams is None:
-            streams = self._streams[link] = {}
-        stream = streams.get(stream_id)
-        if stream is None:
-            stream = streams[stream_id] = _Stream()
         try:
-            for publisher, group, number in self._read(stream, data):
-                made = ObjectId(publisher, stream.track, group, number, False)
-                self._arrived(link, to, made, now)
+            stream = self._streams[link][stream_id]
+        except KeyError:
+            stream = self._streams.setdefault(link, {})[stream_id] = _Stream()
+        made = stream.known.get(data) if stream.is_between and not stream.unread else None
+        try:
+            if made is not None and stream.reader.passes(made.group, made.number):
+                self._arrived(link, to, made, now)  # as nearly always
+            else:
+                for made in self._read(stream, data):
+                    self._arrived(link, to, made, now)
         except (RemoteProtocolError, ValueError) as error:
             self.violations.append(f"to {format_node_id(to)}: {error}")
-            streams[stream_id] = _Stream()
+            self._streams[link][stream_id] = _Stream()
         if fin:
-            streams.pop(stream_id, None)
+            del self._streams[link][stream_id]
 
-    def _read(self, stream: _Stream, data: bytes) -> Iterable[tuple[int, int, int]]:
-        """Publisher, group and number of each object that these bytes complete."""
+    def _read(self, stream: _Stream, data: bytes) -> Iterable[ObjectId]:
+        """The objects that these bytes complete."""
         if stream.unread:
             data = stream.unread + data
             if len(data) < stream.wanted:
@@ -134,8 +134,8 @@ class Trace:
             stream.unread = b""
         if not stream.is_between:
             return self._decode(stream, data)
-        known = self._known.get(data)
-        if known is not None and stream.reader.passes(*known[1:]):
+        known = stream.known.get(data)
+        if known is not None and stream.reader.passes(known.group, known.number):
             return (known,)
         stream.wanted = _size_of_one(data)
         if len(data) < stream.wanted:
@@ -143,17 +143,20 @@ class Trace:
             return ()
         found = self._decode(stream, data)
         if len(data) == stream.wanted and len(found) == 1:
-            self._known[data] = found[0]
+            stream.known[data] = found[0]
         return found
 
-    @staticmethod
-    def _decode(stream: _Stream, data: bytes) -> list[tuple[int, int, int]]:
-        found: list[tuple[int, int, int]] = []
+    def _decode(self, stream: _Stream, data: bytes) -> list[ObjectId]:
+        found: list[ObjectId] = []
+        reader = stream.reader
         for event in stream.decoder.feed(data):
             if isinstance(event, NewStreamHeader):
                 stream.track = event.full_name_hash
+                stream.known = self._known.setdefault(stream.track, {})
             elif not isinstance(event, ExistingStreamHeader):
-                found += stream.reader.read(event)
+                for publisher, group, number in reader.read(event):
+                    found.append(ObjectId(publisher, stream.track, group, number, False))
+        stream.is_between = reader.is_between and stream.decoder.is_between
         return found
 
     def datagram(self, link: LinkEnd, to: NodeId, data: bytes, now: float) -> None:
@@ -190,13 +193,14 @@ class Trace:
             trail = self.trails[made] = Trail(now, now)
         elif now - trail.moved > STOOD_STILL_S:
             trail.began = now
-        trail.moved = now
+        trail.moved, reached = now, trail.reached
         if to in link.passed:
-            first = max(trail.reached.get(to, 0.0), trail.began)
+            first = max(reached.get(to, 0.0), trail.began)
             self.loops.append(Loop(made, to, link.passed, now - first, now))
-        elif to in trail.reached:
+        elif to in reached:
             self.repeats.append((made, to))
-        trail.reached.setdefault(to, now)
+        if to not in reached:
+            reached[to] = now
         hop = link.other.host.node_id, to
         trail.hops.append(self._hops.setdefault(hop, hop))
 

@@ -19,7 +19,17 @@ if TYPE_CHECKING:
 RECENT_S: Final = 2.0
 
 
+class Repaired(Protocol):
+    """A track, as far as repairs have to do with it."""
+
+    cached: CachedTrack
+    positions: Positions
+    is_mending: bool
+    is_repaired: bool
+
+
 def is_again(
+    track: Repaired,
     stream: IncomingStream,
     cached: CachedStream,
     rest: memoryview,
@@ -30,7 +40,8 @@ def is_again(
 
     A publisher that has left may come back and send its last streams again, or begin anew with the
     same numbers: the first bytes tell. A flow from another relay may be gone as soon as its stream
-    has ended, and the same arrive by another way a little later, or only the end of it.
+    has ended, and the same arrive by another way a little later, or only the end of it; or later,
+    with a repair.
     """
     if not cached.fin or cached.is_part or cached.source == stream.source:
         return False
@@ -38,7 +49,8 @@ def is_again(
         return True
     if rest:
         return cached.begins_with(rest) or cached.repeats(stream.header, rest)
-    return isinstance(cached.source, FromPeer) and now - cached.touched < RECENT_S
+    is_recent = track.is_mending or now - cached.touched < RECENT_S
+    return isinstance(cached.source, FromPeer) and is_recent
 
 
 def first_missing(kept: Iterable[CachedStream]) -> int:
@@ -48,15 +60,6 @@ def first_missing(kept: Iterable[CachedStream]) -> int:
         if not (cached.live or cached.fin):
             first = max(first, cached.scan().complete_id + 1)
     return first
-
-
-class Repaired(Protocol):
-    """A track, as far as repairs have to do with it."""
-
-    cached: CachedTrack
-    positions: Positions
-    is_mending: bool
-    is_repaired: bool
 
 
 def is_too_late(

@@ -159,6 +159,8 @@ class Standby:
             self._lead(now)
             return
         self._let_go()
+        if self._fin and self._first is not None and self._first.is_broken:
+            self._end(self._first, now)
         if len(self._held) > MAX_BYTES or (self._fin and self._first is None):
             self._give_up()
 
@@ -232,6 +234,14 @@ class Standby:
         else:
             self._rest.write(rest, now)
         return True
+
+    def _end(self, broken: IncomingStream, now: float) -> None:
+        """Have the first end, if all that it lacks is the end."""
+        out = place_in(broken, self._stream)
+        if out is not None and out.last_id == self._scanner.complete_id:
+            broken.go_on_from(self._stream.source)
+            out.finish(b"", now)
+            self._give_up()
 
     def _made(self) -> IncomingStream:
         it = self._stream

@@ -19,7 +19,7 @@ OFFERED    the client was told of the track and has not answered; nobody is aske
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -233,3 +233,10 @@ class PlainSubscriber:
 
 
 Subscriber = Subscription | PlainSubscriber
+
+
+@dataclass(frozen=True, slots=True)
+class FirstData:
+    """An event: data arrived for a subscription that waits for a publisher."""
+
+    subscription: Subscription

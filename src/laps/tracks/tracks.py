@@ -134,11 +134,7 @@ class Tracks:
         """
         done = self.cache.expire(now)
         for key in islice(self._looking, MOST_LOOKED_AT):
-            track = self._tracks.get(key)
-            if track is not None and not self._is_left(track, now):
-                del self._tracks[key]
-                if track.cached.history.begin is not None:
-                    self.histories[key] = track.cached.history
+            self.forget(key, now)
         following = next(self._looking, None)
         if following is None:
             self._looking = iter(self._tracks)
@@ -147,6 +143,14 @@ class Tracks:
         while len(self.histories) > MAX_HISTORIES:
             self.histories.popitem(last=False)
         return done
+
+    def forget(self, key: TrackKey, now: float) -> None:
+        """Forget a track, if nothing is left of it."""
+        track = self._tracks.get(key)
+        if track is not None and not self._is_left(track, now):
+            del self._tracks[key]
+            if track.cached.history.begin is not None:
+                self.histories[key] = track.cached.history
 
     @property
     def looks_each_second(self) -> float:

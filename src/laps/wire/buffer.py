@@ -41,20 +41,18 @@ def encode_varint(value: int) -> bytes:
 
 def decode_varint(view: bytes | bytearray | memoryview, offset: int = 0) -> tuple[int, int]:
     """The value and the offset behind it, or `Incomplete`."""
-    available = len(view) - offset
-    if available < 1:
-        raise Incomplete
-    first = view[offset]
-    if first < 0x40:
-        return first, offset + 1
-    size = 1 << (first >> 6)
-    if available < size:
-        raise Incomplete
-    if size == 2:
-        return (first & 0x3F) << 8 | view[offset + 1], offset + 2
-    if size == 4:
-        return _U32.unpack_from(view, offset)[0] & 0x3FFF_FFFF, offset + 4
-    return _U64.unpack_from(view, offset)[0] & VARINT_MAX, offset + 8
+    # Nothing is called as often: it is not asked first whether the bytes are there.
+    try:
+        first = view[offset]
+        if first < 0x40:
+            return first, offset + 1
+        if first < 0x80:
+            return (first & 0x3F) << 8 | view[offset + 1], offset + 2
+        if first < 0xC0:
+            return _U32.unpack_from(view, offset)[0] & 0x3FFF_FFFF, offset + 4
+        return _U64.unpack_from(view, offset)[0] & VARINT_MAX, offset + 8
+    except (IndexError, struct.error):
+        raise Incomplete from None
 
 
 class Cursor:

@@ -6,7 +6,8 @@ What breaks the document is refused both ways: from the peer as `InvalidMessageT
 
 import struct
 from collections.abc import Mapping
-from typing import NamedTuple, Self
+from functools import lru_cache
+from typing import Final, NamedTuple, NoReturn, Self
 
 from laps.errors import InvalidEncoding, InvalidMessageType, LocalProtocolError, RemoteProtocolError
 from laps.wire.buffer import Cursor
@@ -17,6 +18,11 @@ PROTOCOL_VERSION = 1
 # The longest message is the subscriber node set: 100,000 nodes take 800 kB. A peer makes us hold
 # this much of an unfinished message and no more.
 MAX_MESSAGE_LENGTH = 1 << 20
+
+# What comes again in the same bytes, as what is flooded does from each neighbour, is read once. So
+# many messages are remembered, of up to this length: a few megabytes.
+MOST_REMEMBERED: Final = 4096
+MAX_REMEMBERED_LENGTH: Final = 256
 
 # common header
 # protocol_version(1) | message_type(2) | message_length(4)
@@ -68,13 +74,25 @@ def _decode_header(
 
 
 def _decode_body(view: memoryview, header: _Header) -> Message:
-    cursor = Cursor(view[header.body_start : header.body_end], whole=True)
+    codec, start, end = header
+    if codec.recurs and end - start <= MAX_REMEMBERED_LENGTH:
+        return _decode_recurring(codec, bytes(view[start:end]))
+    return _decode_fields(codec, view[start:end])
+
+
+@lru_cache(maxsize=MOST_REMEMBERED)
+def _decode_recurring(codec: Codec, body: bytes) -> Message:
+    return _decode_fields(codec, memoryview(body))
+
+
+def _decode_fields(codec: Codec, body: memoryview) -> Message:
+    cursor = Cursor(body, whole=True)
     try:
-        message = header.codec.decode(cursor)
+        message = codec.decode(cursor)
         if cursor.remaining:
             raise InvalidEncoding(f"{cursor.remaining} bytes follow the last field")
     except InvalidEncoding as error:
-        raise InvalidEncoding(f"{header.codec.message.message_type.name}: {error}") from None
+        raise InvalidEncoding(f"{codec.message.message_type.name}: {error}") from None
     return message
 
 
@@ -135,7 +153,8 @@ class ControlDecoder:
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the stream. Views into them may live on in the messages."""
-        self._raise_failure()
+        if self._failure is not None:
+            self._raise_failure(self._failure)
         if self._offset < len(self._view):
             raise LocalProtocolError("a chunk was fed before the messages of the last were read")
         if self._unfinished:
@@ -152,7 +171,8 @@ class ControlDecoder:
         return self
 
     def __next__(self) -> Message:
-        self._raise_failure()
+        if self._failure is not None:
+            self._raise_failure(self._failure)
         if not self._view:
             raise StopIteration
         try:
@@ -176,7 +196,7 @@ class ControlDecoder:
         self._offset = 0
         raise StopIteration
 
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            # Without its traceback, which would grow each time.
-            raise self._failure.with_traceback(None)
+    @staticmethod
+    def _raise_failure(failure: RemoteProtocolError) -> NoReturn:
+        # Without its traceback, which would grow each time.
+        raise failure.with_traceback(None)

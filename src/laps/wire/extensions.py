@@ -62,6 +62,7 @@ class ExtensionType(IntEnum):
     SET_SILENT = 72
     SET_PRESSED = 73
     AUTHORIZATION = 74
+    NODE_SILENT = 75
 
 
 # --- messages --------------------------------------------------------------------------------
@@ -201,6 +202,14 @@ class SetSilent(Message):
 
     message_type = ExtensionType.SET_SILENT
     sns_id: SnsId
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSilent(Message):
+    """Nothing is heard of a peer of the sender's: who has an idle link to it had better ask it."""
+
+    message_type = ExtensionType.NODE_SILENT
+    node_id: NodeId
 
 
 class Urgency(IntEnum):
@@ -464,6 +473,7 @@ def _decode_relay(cursor: Cursor) -> tuple[int, NodeId, NodeId, int, bytes]:
 
 _REPAIR = struct.Struct(">BQQIQI")
 _REPAIRED = struct.Struct(">BQQIIQ")
+_SHORT_HAVE = struct.Struct(">BBBB")
 
 
 def _encode_repair(message: RepairRequest) -> bytes:
@@ -477,8 +487,10 @@ def _encode_repair(message: RepairRequest) -> bytes:
         message.age_ms,
     )
     # A kind is a byte, as any varint below 64.
-    items = map(encode_varint, chain.from_iterable(message.have))
-    return b"".join((fixed, encode_varint(len(message.have)), *items))
+    numbers = list(chain.from_iterable(message.have))
+    are_small = min(numbers, default=0) >= 0 and max(numbers, default=0) < 0x40
+    items = bytes(numbers) if are_small else b"".join(map(encode_varint, numbers))
+    return b"".join((fixed, encode_varint(len(message.have)), items))
 
 
 def _decode_repair(cursor: Cursor) -> RepairRequest:
@@ -497,14 +509,17 @@ def _decode_have(cursor: Cursor, count: int) -> Iterator[Have]:
     view, offset = cursor.view, cursor.offset
     try:
         for _ in range(count):
-            kind = view[offset]
+            kind, group, subgroup, number = _SHORT_HAVE.unpack_from(view, offset)
             if kind >= len(_HAVE_KINDS):
                 raise InvalidEncoding(f"kind {kind} of what a node has is not known")
-            group, offset = decode_varint(view, offset + 1)
-            subgroup, offset = decode_varint(view, offset)
-            number, offset = decode_varint(view, offset)
+            if (group | subgroup | number) < 0x40:  # a byte each, as most are
+                offset += 4
+            else:
+                group, offset = decode_varint(view, offset + 1)
+                subgroup, offset = decode_varint(view, offset)
+                number, offset = decode_varint(view, offset)
             yield Have(_HAVE_KINDS[kind], group, subgroup, number)
-    except (Incomplete, IndexError):
+    except (Incomplete, struct.error):
         raise InvalidEncoding("the message ends inside have") from None
     cursor.offset = offset
 
@@ -534,6 +549,14 @@ def _decode_set_silent(cursor: Cursor) -> SetSilent:
     return SetSilent(SnsId(cursor.u32("sns_id")))
 
 
+# NODE_SILENT
+# node_id(8)
+
+
+def _decode_node_silent(cursor: Cursor) -> NodeSilent:
+    return NodeSilent(NodeId(cursor.u64("node_id")))
+
+
 # SET_PRESSED
 # sns_id(4) urgency(1)
 
@@ -561,11 +584,13 @@ EXTENDED_CODECS: Mapping[int, Codec] = {
                 NamespaceInfoAdv,
                 _encode_namespace,
                 lambda body: NamespaceInfoAdv(_decode_namespace_info(body)),
+                recurs=True,
             ),
             Codec(
                 NamespaceInfoWd,
                 _encode_namespace,
                 lambda body: NamespaceInfoWd(_decode_namespace_info(body)),
+                recurs=True,
             ),
             Codec(GoAway, _encode_go_away, _decode_go_away),
             Codec(RelayRequest, _encode_relay, lambda body: RelayRequest(*_decode_relay(body))),
@@ -575,6 +600,9 @@ EXTENDED_CODECS: Mapping[int, Codec] = {
             Codec(SetSilent, lambda message: struct.pack(">I", message.sns_id), _decode_set_silent),
             Codec(SetPressed, _encode_set_pressed, _decode_set_pressed),
             Codec(Authorization, _encode_authorization, _decode_authorization),
+            Codec(
+                NodeSilent, lambda message: struct.pack(">Q", message.node_id), _decode_node_silent
+            ),
         )
     },
 }

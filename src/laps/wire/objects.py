@@ -7,6 +7,7 @@ headers are read and written beside it. What is made per object or per chunk is 
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 from laps.errors import (
     InvalidEncoding,
@@ -121,6 +122,7 @@ def encode_new_stream_header(
     return _encode(_NEW_STREAM, ObjectType.NEW_STREAM, data_length, *fields)
 
 
+@lru_cache(maxsize=1024)  # the objects of a track are of few sizes, and each goes to many
 def encode_existing_stream_header(data_length: int) -> bytes:
     """The bytes ahead of the data of a stream's later objects."""
     return _encode(_EXISTING_STREAM, ObjectType.EXISTING_STREAM, data_length)
@@ -154,17 +156,19 @@ def decode_object_header(view: bytes | memoryview, offset: int = 0) -> ObjectHea
         raise InvalidEncoding(_explain_unknown_layout(object_type, header_length))
     if available < header_length:
         return None
+    if object_type == _EXISTING_STREAM_TYPE:  # as nearly all are
+        if 1 << (view[offset + 2] >> 6) != header_length - 2:
+            raise InvalidEncoding(_explain_data_length(object_type, header_length))
+        data_length, _ = decode_varint(view, offset + 2)
+        return ExistingStreamHeader(data_length, header_length)
     layout = layouts[0]
     # The high half of a wide SNS id is all zero; a narrow one begins with a bit that is not.
     if len(layouts) > 1 and any(view[offset + 2 : offset + 6]):
         layout = layouts[1]
     data_length_at = offset + layout.size
     if 1 << (view[data_length_at] >> 6) != header_length - layout.size:
-        name = ObjectType(object_type).name
-        raise InvalidEncoding(f"{name}: data_length does not end at header_length {header_length}")
+        raise InvalidEncoding(_explain_data_length(object_type, header_length))
     data_length, _ = decode_varint(view, data_length_at)
-    if object_type == _EXISTING_STREAM_TYPE:
-        return ExistingStreamHeader(data_length, header_length)
     fields = layout.unpack_from(view, offset)
     if not 0 < (sns_id := fields[2]) < 1 << 32:
         name = ObjectType(object_type).name
@@ -178,6 +182,11 @@ def _explain_unknown_layout(object_type: int, header_length: int) -> str:
     if object_type not in set(ObjectType):
         return f"data object type {object_type} is unknown"
     return f"{ObjectType(object_type).name}: no header is {header_length} bytes long"
+
+
+def _explain_data_length(object_type: int, header_length: int) -> str:
+    name = ObjectType(object_type).name
+    return f"{name}: data_length does not end at header_length {header_length}"
 
 
 def decode_datagram(data: bytes | memoryview) -> tuple[DatagramHeader, memoryview]:

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import chain
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from laps.errors import InvalidEncoding
@@ -206,7 +207,7 @@ def _encode_node_info(info: NodeInfo, mode: bytes = b"") -> bytes:
             encode_varint(len(contact)),
             contact,
             _POSITION.pack(info.longitude, info.latitude),
-            *(_PATH_ITEM.pack(*item) for item in info.path),
+            struct.pack(f">{2 * len(info.path)}Q", *chain.from_iterable(info.path)),
         )
     )
 
@@ -368,6 +369,8 @@ class Codec(NamedTuple):
     """The body, or InvalidEncoding."""
     decode: Callable[[Cursor], Message]
     """The message, from a cursor over the whole body."""
+    recurs: bool = False
+    """Whether the same bytes come again: from another neighbour, or when a session begins anew."""
 
 
 CODECS: Mapping[int, Codec] = {
@@ -375,17 +378,26 @@ CODECS: Mapping[int, Codec] = {
     for codec in (
         Codec(Connect, _encode_connect, _decode_connect),
         Codec(ConnectResponse, _encode_connect_response, _decode_connect_response),
-        Codec(NodeInfoAdv, _encode_node, lambda body: NodeInfoAdv(_decode_node_info(body))),
-        Codec(NodeInfoWd, _encode_node, lambda body: NodeInfoWd(_decode_node_info(body))),
+        Codec(
+            NodeInfoAdv,
+            _encode_node,
+            lambda body: NodeInfoAdv(_decode_node_info(body)),
+            recurs=True,
+        ),
+        Codec(
+            NodeInfoWd, _encode_node, lambda body: NodeInfoWd(_decode_node_info(body)), recurs=True
+        ),
         Codec(
             SubscribeInfoAdv,
             _encode_subscribe,
             lambda body: SubscribeInfoAdv(_decode_subscribe_info(body)),
+            recurs=True,
         ),
         Codec(
             SubscribeInfoWd,
             _encode_subscribe,
             lambda body: SubscribeInfoWd(_decode_subscribe_info(body)),
+            recurs=True,
         ),
         Codec(
             AnnounceInfoAdv,

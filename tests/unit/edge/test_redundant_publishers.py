@@ -65,6 +65,30 @@ def test_when_one_dies_inside_a_group_the_other_s_objects_are_there(
     assert scene.got() == [(5, number) for number in range(5)]
 
 
+@pytest.mark.parametrize("sooner", ["it dies", "the other ends"])
+@pytest.mark.parametrize("places", [(0, 2, 1), (0, 2, 2)], ids=str)
+def test_when_one_dies_with_all_but_the_end_of_a_group_the_other_ends_it(
+    places: tuple[int, int, int], sooner: str
+) -> None:
+    """Or the subscriber would wait for a rest that nobody has."""
+    scene = Stage(places, DRAFTS[0])
+    scene.one.open(scene.aliases[scene.one], 5, *objects_of(0, 1))
+    scene.net.run(0.05)
+    second = scene.two.open(scene.aliases[scene.two], 5, *objects_of(0, 1))
+    scene.net.run(0.05)
+    if sooner == "it dies":
+        scene.one.leave()
+        scene.net.run(0.05)
+        second.finish()
+    else:
+        second.finish()
+        scene.net.run(0.05)
+        scene.one.leave()
+    assert scene.got() == [(5, 0), (5, 1)]
+    (stream,) = scene.sub.streams
+    assert stream.finished
+
+
 def test_both_live_on_and_every_object_comes_once(scene: Stage) -> None:
     streams = [app.open(scene.aliases[app], 5, *objects_of(0)) for app in (scene.one, scene.two)]
     for number in range(1, 50):

@@ -105,6 +105,54 @@ def test_who_stood_still_itself_accuses_nobody(away_s: float) -> None:
     assert world.look() is Life.ALIVE
 
 
+def test_who_stood_still_asks_everybody_since_they_may_have_given_it_up() -> None:
+    """A peer that closed an idle connection meanwhile says nothing, and nobody would notice."""
+    world = World()
+    assert world.wait(5.0, needed=False) is Life.ALIVE
+    world.now += DEAD_S
+    assert world.look(needed=False) is Life.ALIVE
+    assert len(world.asked) == 1
+    assert world.wait(ANSWER_S + LOOK_S, needed=False) is Life.SUSPECT
+    assert world.wait(DEAD_S, needed=False) is Life.DEAD
+
+
+def test_what_came_while_we_stood_still_is_no_answer() -> None:
+    world = World()
+    world.now += 3 * DEAD_S
+    world.look(needed=False)
+    world.now += 0.01
+    world.hear()
+    assert world.wait(2 * DEAD_S, needed=False) is Life.DEAD
+
+
+def test_who_answers_one_that_stood_still_is_left_alone_again() -> None:
+    world = World()
+    world.now += DEAD_S
+    world.look(needed=False)
+    assert world.wait(ASK_S, needed=False) is Life.ALIVE
+    assert world.asked
+    world.now += world.srtt_s
+    world.hear()
+    asked = len(world.asked)
+    assert world.wait(60, needed=False) is Life.ALIVE
+    assert len(world.asked) == asked
+
+
+def test_who_others_found_silent_is_suspect_until_it_answers() -> None:
+    world = World()
+    assert world.wait(5.0, needed=False) is Life.ALIVE
+    world.life.doubt()
+    assert world.look(needed=False) is Life.SUSPECT
+    assert len(world.asked) == 1
+    world.now += world.srtt_s
+    world.hear()
+    assert world.look(needed=False) is Life.ALIVE
+    world.life.doubt()
+    assert world.wait(DEAD_S, needed=False) is Life.DEAD
+    world.life.doubt()
+    assert world.look(needed=False) is Life.DEAD
+
+
 def test_an_operator_may_be_more_patient() -> None:
     world = World(dead_after_s=5.0)
     assert world.wait(4.8) is Life.SUSPECT

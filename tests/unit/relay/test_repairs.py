@@ -10,8 +10,16 @@ import pytest
 from laps.relay.relay import Relay
 from laps.relay.repairs import NOBODY, SETTLED_S, WAIT_S
 from laps.relay.roles import Role
+from laps.relay.suspicion import DOUBT_S
 from laps.tracks.streams import SOURCE_LOST
-from laps.wire.extensions import Have, HaveKind, RepairRequest, RepairResponse, SetSilent
+from laps.wire.extensions import (
+    Have,
+    HaveKind,
+    NodeSilent,
+    RepairRequest,
+    RepairResponse,
+    SetSilent,
+)
 from support.moqt import MoqtNet
 from support.moqt_streams import Obj, objects_of
 
@@ -117,6 +125,112 @@ def test_far_from_who_died_the_relays_after_it_pass_the_word_on() -> None:
     assert any(isinstance(it, SetSilent) for it in down.here.sent)
     diamond.net.run(0.5)
     assert diamond.sub.places == [(0, 0), (0, 1)]
+
+
+# -- what others have found ------------------------------------------------------------------------
+
+
+class Bypass:
+    """Two Edges, and a Via between them that dies; and a long way round it, over two more.
+
+        origin  --- via ---  edge
+           |         |         |
+        beside -----'---- farther
+
+    `beside` is an Edge as the origin is: its best way leads by the same Via.
+    """
+
+    def __init__(self, *, extended: bool = True) -> None:
+        self.net = MoqtNet()
+        self.origin, self.edge = self.net.relay("1:1"), self.net.relay("1:2")
+        self.via, self.farther = (
+            self.net.relay(it, Role.VIA, reflect=True) for it in ("2:1", "2:2")
+        )
+        self.beside = self.net.relay("2:3", Role.VIA, reflect=True)
+        for relay in (self.origin, self.edge):
+            self.net.edge(relay)
+        pairs = [
+            (self.origin, self.via),
+            (self.via, self.edge),
+            (self.origin, self.beside),
+            (self.beside, self.via),
+            (self.beside, self.farther),
+            (self.farther, self.edge),
+        ]
+        self.wires = [self.net.wire(a, b, 10, extended=extended) for a, b in pairs]
+        self.net.settle()
+        self.pub, self.sub = self.net.app(self.origin), self.net.app(self.edge)
+        self.alias = self.pub.publish("demo/t")
+        self.net.run(0.5)
+        self.sub.subscribe("demo/t")
+        self.net.run(0.5)
+
+    def die(self) -> None:
+        """The Via is dead, and nobody is told."""
+        for wire in self.wires:
+            if self.via in (wire.here.relay, wire.there.relay):
+                wire.cut(noticed_by=())
+
+    def finds_silent(self, relay: Relay) -> None:
+        """As it does that uses its link to the Via."""
+        (peer_link,) = relay.links.peers[self.via.id].links
+        relay.suspicion.silent(peer_link, self.net.now)
+        self.net.run(0.0)
+
+
+def test_who_finds_a_peer_silent_tells_those_that_it_sends_by_instead() -> None:
+    """Nothing depended on their link to it, so that they would have sent it all to the dead one."""
+    bypass = Bypass()
+    bypass.die()
+    bypass.finds_silent(bypass.origin)
+    stream = bypass.pub.open(bypass.alias, 0, *objects_of(0))
+    bypass.net.run(0.05)
+    assert bypass.sub.places == [(0, 0)]
+    stream.write(*objects_of(1), fin=True)
+    bypass.net.run(0.05)
+    assert bypass.sub.places == [(0, 0), (0, 1)]
+
+
+def test_a_node_that_others_found_silent_is_used_again_once_it_has_answered() -> None:
+    bypass = Bypass()
+    avoided = bypass.beside.links.is_suspect
+    (peer_link,) = bypass.beside.links.peers[bypass.via.id].links.values()
+    bypass.beside.suspicion.peer_said(bypass.via.id, bypass.net.now)
+    assert avoided(peer_link)
+    bypass.net.post(lambda: None)
+    bypass.net.run(0.0)
+    assert not avoided(peer_link)
+    assert not bypass.beside.suspicion.doubted
+    # Whoever says so again and again does not keep it from being used.
+    bypass.beside.suspicion.peer_said(bypass.via.id, bypass.net.now + DOUBT_S / 2)
+    assert not avoided(peer_link)
+    bypass.beside.suspicion.peer_said(bypass.via.id, bypass.net.now + DOUBT_S)
+    assert avoided(peer_link)
+
+
+def test_a_link_that_data_goes_by_is_watched_and_not_doubted() -> None:
+    bypass = Bypass()
+    bypass.origin.suspicion.peer_said(bypass.via.id, bypass.net.now)
+    assert not bypass.origin.suspicion.doubted
+    bypass.origin.suspicion.peer_said(bypass.edge.id, bypass.net.now)  # no peer of ours
+    assert not bypass.origin.suspicion.doubted
+
+
+def test_a_link_that_was_doubted_and_is_closed_leaves_nothing() -> None:
+    bypass = Bypass()
+    bypass.die()
+    bypass.beside.suspicion.peer_said(bypass.via.id, bypass.net.now)
+    (link_id,) = bypass.beside.suspicion.doubted
+    assert bypass.beside.suspicion.depends_on(link_id)  # so it is asked
+    bypass.beside.link_closed(bypass.beside.links.links[link_id], bypass.net.now)
+    assert not bypass.beside.suspicion.doubted
+
+
+def test_peers_that_speak_the_document_alone_are_told_nothing() -> None:
+    bypass = Bypass(extended=False)
+    bypass.finds_silent(bypass.origin)
+    assert not bypass.beside.suspicion.doubted
+    assert not any(isinstance(it, NodeSilent) for wire in bypass.wires for it in wire.here.sent)
 
 
 def asked(diamond: Diamond) -> list[RepairRequest]:

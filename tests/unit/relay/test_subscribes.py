@@ -105,6 +105,19 @@ def test_the_last_to_leave_is_told_after_five_seconds(watched: tuple[Net, Relay,
     assert replace(wd.subscribe_info, sequence=0) == replace(adv.subscribe_info, sequence=0)
 
 
+def test_a_track_is_forgotten_as_soon_as_its_last_subscriber_has_left() -> None:
+    net = Net()
+    relay, app = net.relay("1:1"), App()
+    for _ in range(10):  # whenever the relay looks at all tracks
+        net.subscribe(relay, app, "a/x")
+        net.unsubscribe(relay, app, "a/x")
+        net.run(4.95)
+        assert len(relay.tracks) == 1
+        net.run(0.1)
+        assert len(relay.tracks) == 0
+        net.run(0.07)
+
+
 def test_who_comes_back_in_time_was_never_away(watched: tuple[Net, Relay, Puppet]) -> None:
     net, relay, puppet = watched
     app = App()

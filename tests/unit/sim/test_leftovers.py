@@ -46,6 +46,7 @@ GOES_WITH: Final = {
     "Track": "the cache, or who wants or publishes it, which are counted",
     "Waiting": "the stream that waits",
     "_NodeStream": "what is sent on it, which is counted",
+    "_StubStream": "what is sent on it, which is counted",
     "_Queue": "HeldData._queues, which is counted",
     "_Repair": "Repairs._open, which is counted",
     "_Session": "Nodes._sessions, which is counted",

@@ -292,10 +292,10 @@ def test_tracks_are_forgotten_when_nothing_is_left_of_them(world: World) -> None
     tracks.expire(100.0)
     assert list(tracks) == [track]  # somebody may send it
     track.release(publication)
-    track.fetches.add(fetch)
+    track.fetches[fetch] = None
     tracks.expire(101.0)
     assert list(tracks) == [track]  # it is being fetched
-    track.fetches.discard(fetch)
+    del track.fetches[fetch]
     track.leaving_at = 103.0
     tracks.expire(102.0)
     assert list(tracks) == [track]  # the network has not been told that nobody wants it
@@ -413,3 +413,10 @@ def test_a_stream_that_datagrams_have_overtaken_is_of_this_life(world: World) ->
     world.stream(6, 0, 1, source=THIRD_WAY)
     assert world.tracks.counters.started_over == 0
     assert sorted(world.track.cached.groups) == [5, 6, 7]
+
+
+# -- what it takes ---------------------------------------------------------------------------------
+
+
+def test_a_track_keeps_its_attributes_in_little_room() -> None:
+    assert not hasattr(World().track, "__dict__")

@@ -1,6 +1,7 @@
 """Control messages there and back, and a control stream cut anywhere."""
 
 import tracemalloc
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -150,13 +151,22 @@ def test_known_response_codes_have_names_and_others_stay_numbers() -> None:
     assert decoded[0] == ConnectResponse(4, None)
 
 
-def test_subscribe_data_is_a_view_of_the_chunk_it_came_in() -> None:
-    chunk = encode(SubscribeInfoAdv(SUBSCRIBE))
+def test_long_subscribe_data_is_a_view_of_the_chunk_it_came_in() -> None:
+    chunk = encode(SubscribeInfoAdv(replace(SUBSCRIBE, subscribe_data=bytes(300))))
     (message,) = read(ControlDecoder(), chunk)
     assert isinstance(message, SubscribeInfoAdv)
     view = message.subscribe_info.subscribe_data
     assert isinstance(view, memoryview)
     assert view.obj is chunk
+
+
+def test_what_two_neighbours_flood_is_read_once() -> None:
+    chunk = encode(SubscribeInfoAdv(SUBSCRIBE))
+    (message,) = read(ControlDecoder(), chunk)
+    (again,) = read(ControlDecoder(), chunk)
+    assert again is message
+    (withdrawal,) = read(ControlDecoder(), encode(SubscribeInfoWd(SUBSCRIBE)))
+    assert withdrawal == SubscribeInfoWd(SUBSCRIBE)
 
 
 def test_a_message_outlives_the_chunks_that_follow() -> None:

@@ -37,6 +37,7 @@ from laps.wire.extensions import (
     NamespaceInfoAdv,
     NamespaceInfoWd,
     NodeMetricsAdv,
+    NodeSilent,
     RelayRequest,
     RelayResponse,
     RepairRequest,
@@ -101,6 +102,7 @@ messages: st.SearchStrategy[Message] = st.one_of(
         st.lists(st.builds(Have, st.sampled_from(HaveKind), *[varints] * 3), max_size=5).map(tuple),
     ),
     st.builds(SetSilent, st.integers(0, 2**32 - 1).map(SnsId)),
+    st.builds(NodeSilent, st.integers(0, 2**64 - 1).map(NodeId)),
     st.builds(SetPressed, st.integers(0, 2**32 - 1).map(SnsId), st.sampled_from(Urgency)),
     st.builds(RepairResponse, *relayed[:4], st.integers(0, 2**32 - 1), node_ids),
 )
@@ -180,6 +182,7 @@ def test_the_extensions_stand_beside_the_document() -> None:
             "REPAIR_REQUEST: have_count 1001 is more than 1000",
         ),
         (SetSilent(SnsId(2**32)), "SET_SILENT: "),
+        (NodeSilent(NodeId(2**64)), "NODE_SILENT: "),
         (SetPressed(SnsId(2**32), Urgency.NONE), "SET_PRESSED: "),
         (RepairResponse(0, SOURCE, SOURCE, 0, 2**32, SOURCE), "REPAIR_RESPONSE: "),
         (GoAway(1, "x" * (MAX_ADDRESS_LENGTH + 1)), "contact_len 260 is more than 259"),

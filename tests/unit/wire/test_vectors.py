@@ -179,6 +179,12 @@ def message(meaning: Meaning) -> peering.Message:
     return extension(meaning)
 
 
+def silence(meaning: Meaning) -> peering.Message:
+    if meaning["message"] == "NODE_SILENT":
+        return extensions.NodeSilent(parse_node_id(meaning["node_id"]))
+    return extensions.SetSilent(SnsId(number(meaning["sns_id"])))
+
+
 def extension(meaning: Meaning) -> peering.Message:
     match meaning["message"]:
         case "AUTHORIZATION":
@@ -198,8 +204,8 @@ def extension(meaning: Meaning) -> peering.Message:
         case "REPAIR_REQUEST":
             key, age_ms = number(meaning["full_name_hash"]), number(meaning["age_ms"])
             return extensions.RepairRequest(*route(meaning), TrackKey(key), age_ms, have(meaning))
-        case "SET_SILENT":
-            return extensions.SetSilent(SnsId(number(meaning["sns_id"])))
+        case "SET_SILENT" | "NODE_SILENT":
+            return silence(meaning)
         case "SET_PRESSED":
             urgency = extensions.Urgency(number(meaning["urgency"]))
             return extensions.SetPressed(SnsId(number(meaning["sns_id"])), urgency)
