@@ -83,6 +83,15 @@ class Seen:
             return None
         return self._groups.get(group) or Numbers()
 
+    def unfinished(self) -> int | None:
+        """The last group, if there is more to come of it: the one before it had more objects."""
+        if self.largest is None:
+            return None
+        last, before = (self._groups.get(self.largest.group - back) for back in (0, 1))
+        if last is None or before is None:
+            return None
+        return self.largest.group if last.first_missing() < before.first_missing() else None
+
     def mark(self, place: Location) -> bool:
         """A marker is about to be given: whether it is new. An object may have its number, too."""
         if place in self._markers or place.group < self._below:

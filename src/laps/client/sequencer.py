@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from laps.client.gaps import PRIOR_GROUP_ID_GAP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from laps.client.values import Object
 
@@ -31,6 +32,8 @@ MOST_LEFT_OUT: Final = 100
 # So many groups in sequence have to follow one that did not come, before the next is waited for:
 # on a link that is too slow relays drop one after the other.
 TRUSTED_AGAIN: Final = 30
+
+_ID: Final = attrgetter("id")
 
 
 @dataclass(slots=True)
@@ -75,6 +78,12 @@ class Sequencer:
         self._later: dict[int, _Group] = {}
         self._order: list[int] = []
         self._waiting_since: float | None = None
+
+    def go_on(self, group: int) -> None:
+        """Something else has brought the first of a group, and a stream is to bring the rest."""
+        self._at = max(self._at, group)
+        if group not in self._open and group not in self._settled:
+            self._broken_off.add(group)
 
     def opened(self, group: int, stream_id: int) -> None:
         """A stream has begun."""
@@ -126,7 +135,11 @@ class Sequencer:
                 self._at = group
                 self._settled = {it for it in self._settled if it >= group}
                 self._broken_off = {it for it in self._broken_off if it >= group}
-            yield from self._later.pop(group).objects
+            yield from self._in_order(self._later.pop(group))
+
+    def _in_order(self, group: _Group) -> Iterable[Object]:
+        """What waited of a group: relays may send parts of it on streams that overtake others."""
+        return sorted(group.objects, key=_ID) if self._ordered else group.objects
 
     def _may_follow(self, group: int, now: float) -> bool:
         if not self._ordered or group <= self._at:
@@ -174,7 +187,7 @@ class Sequencer:
         while self._order:
             group = heappop(self._order)
             self._at = max(self._at, group)
-            yield from self._later.pop(group).objects
+            yield from self._in_order(self._later.pop(group))
 
     @property
     def open_groups(self) -> Collection[int]:

@@ -69,7 +69,9 @@ HELD_S: Final = 0.5
 
 # Answers to SUBSCRIBE that another time may change.
 _LATER: Final = (RequestCode.DOES_NOT_EXIST, RequestCode.TIMEOUT)
-# Ends of a subscription that are not the track's.
+# Ends of a subscription that are the track's,
+_ENDS: Final = (DoneCode.TRACK_ENDED, DoneCode.SUBSCRIPTION_ENDED)
+# and some that are not.
 _AGAIN: Final = (DoneCode.GOING_AWAY, DoneCode.EXPIRED)
 # Answers to FETCH that mean: there is nothing of that.
 _NOTHING: Final = (RequestCode.INVALID_RANGE, RequestCode.DOES_NOT_EXIST)
@@ -176,8 +178,8 @@ class Subscription(Following):
         try:
             if old is not None:
                 await asyncio.wait((preparing, old.outcome), return_when=asyncio.FIRST_COMPLETED)
-                if old.outcome.done() and isinstance(old.outcome.result(), Ended):
-                    return self._judge(old.outcome.result())
+                if old.outcome.done() and _is_end_of_track(old.outcome.result()):
+                    return True
             lane = await preparing
         finally:
             preparing.cancel()
@@ -186,6 +188,9 @@ class Subscription(Following):
         self._lane, self._next_lane = lane, None
         if old is not None:
             old.close()
+        if (group := self._seen.unfinished()) is not None:
+            # Its rest may come by a longer way than the next group does.
+            lane.sequencer.go_on(group)
         lane.release()
         outcome = await self._outcome(lane)
         if outcome is None:
@@ -221,7 +226,7 @@ class Subscription(Following):
                 return False
             case Failed(error):
                 raise error
-            case Ended(DoneCode.TRACK_ENDED | DoneCode.SUBSCRIPTION_ENDED):
+            case Ended() if _is_end_of_track(outcome):
                 return True
             case Ended(code) if code in _AGAIN:
                 return False
@@ -436,3 +441,7 @@ class Subscription(Following):
             self._unknown(resume, largest)
         overrun = lane.outcome.done() and isinstance(lane.outcome.result(), Overrun)
         return result is not None and not overrun
+
+
+def _is_end_of_track(outcome: Outcome) -> bool:
+    return isinstance(outcome, Ended) and outcome.code in _ENDS

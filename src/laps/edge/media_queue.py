@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 # What is missing is waited for as long as packets of datagrams are late.
 PATIENCE_S: Final = 0.5
 
-# Where a stream is open that may bring it, as long as lost packets take to be sent again, twice.
+# Where a stream is open that may bring it, as long as lost packets take to be sent again, twice. A
+# publisher whose relay died is at another one in less time, too.
 STREAM_PATIENCE_S: Final = 2.0
 
 # Where a relay has died, and what is missing is being asked for.
@@ -136,6 +137,8 @@ class MediaQueue:
         "Groups of which it is known how many objects they have."
         self._open: dict[int, int] = {}
         "How many streams of a group are open."
+        self._cut: set[int] = set()
+        "Groups with a stream that broke off: whoever sends the rest may be on its way."
         self._gone: set[Location] = set()
         "Dropped here: nobody waits for them."
         self._lost = Location(0, -1)
@@ -169,10 +172,13 @@ class MediaQueue:
     def opened(self, group: int) -> None:
         """A stream of a group has begun."""
         self._streamed = True
+        self._cut.discard(group)
         self._open[group] = self._open.get(group, 0) + 1
 
-    def closed(self, group: int) -> None:
-        """A stream of a group is over."""
+    def closed(self, group: int, *, cut: bool = False) -> None:
+        """A stream of a group is closed; `cut`: its source was lost before it had sent all."""
+        if cut and group >= self.at.group:
+            self._cut.add(group)
         left = self._open.get(group, 0) - 1
         if left > 0:
             self._open[group] = left
@@ -325,6 +331,8 @@ class MediaQueue:
     def _patience(self, place: Location) -> float:
         """How long to wait for what lies between the object in hand and another."""
         at = self.at
+        if self._said is not None and at.group in self._cut:
+            return STREAM_PATIENCE_S
         if self._said is None or self._sparse:
             return GRACE_S
         if at.group in self._open:
@@ -345,7 +353,8 @@ class MediaQueue:
             since, wait_s = found.touched, PATIENCE_S
             if not found.pieces:
                 since = max(since, self._first_came(place))
-                wait_s = STREAM_PATIENCE_S if place.group in self._open else PATIENCE_S
+                may_go_on = place.group in self._open or place.group in self._cut
+                wait_s = STREAM_PATIENCE_S if may_go_on else PATIENCE_S
             if self._waits(since, wait_s, now):
                 return False
         self._counters.skipped += 1
@@ -371,6 +380,8 @@ class MediaQueue:
         """Go on with another object."""
         if self.at != place:
             self.at, self._offset, self._due = place, 0, None
+            if self._cut:
+                self._cut = {group for group in self._cut if group >= place.group}
             self._tidy()
 
     @property

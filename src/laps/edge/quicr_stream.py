@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from laps.tracks.streams import SOURCE_LOST
 from laps.wire.moqt.codes import MoqtViolation
 from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.pieces import PieceReader
@@ -87,10 +88,10 @@ class QuicrStream:
 
     def reset(self, code: int, now: float) -> None:
         """As `OutStream.reset`."""
-        self._close(now)
+        self._close(now, cut=code == SOURCE_LOST)
 
-    def _close(self, now: float) -> None:
+    def _close(self, now: float, *, cut: bool = False) -> None:
         if not self.over:
             self._closed = True
-            self._subscription.queue.closed(self._header.group)
+            self._subscription.queue.closed(self._header.group, cut=cut)
             self._subscription.pump(now)

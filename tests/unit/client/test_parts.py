@@ -319,6 +319,18 @@ def test_a_stream_that_was_overtaken_is_waited_for() -> None:
     assert lane.read == [(0, 0), (1, 0)]
 
 
+@pytest.mark.parametrize("ordered", [True, False])
+def test_objects_of_a_group_that_waited_are_put_in_order(ordered: bool) -> None:
+    """A relay that joins a track in the middle sends the first of a group after what is live."""
+    lane = Lane(ordered=ordered)
+    lane.sequencer.held = True
+    for number in (3, 4, 1, 2):
+        assert lane.sequencer.add(Object(7, number, b""))
+    lane.sequencer.held = False
+    places = [item.id for item in lane.sequencer.advance(lane.now)]
+    assert places == ([1, 2, 3, 4] if ordered else [3, 4, 1, 2])
+
+
 def test_what_is_held_passes_in_order_when_it_may() -> None:
     lane = Lane()
     lane.sequencer.held = True

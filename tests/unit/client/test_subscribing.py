@@ -589,6 +589,55 @@ async def test_a_relay_that_leaves_serves_until_the_next_one_does() -> None:
         await meeting.until(lambda: not first.channel.alive)
 
 
+async def moved(meeting: Meeting, objects: subscription.Subscription) -> Any:
+    """Another relay has it, and the client has fetched the second object of group 1 there."""
+    first = meeting.relay
+    first.stream(ALIAS, 0, (0, b"a"), (1, b"b"), (2, b"c"))
+    first.stream(ALIAS, 1, (0, b"d"))
+    assert len(await take(objects, 4)) == 4
+    first.lose()
+    await meeting.until(lambda: len(meeting.relays) == 2 and meeting.relay.heard_of(Subscribe))
+    second = meeting.relay
+    second.say(SubscribeOk(0, ALIAS, Location(1, 1)))
+    await meeting.until(lambda: second.heard_of(Fetch))
+    fetch = second.last(Fetch)
+    second.fetch_stream(fetch.request_id, (1, 1, b"e"))
+    second.say(FetchOk(fetch.request_id, Location(1, 2)))
+    assert await take(objects, 1) == [(1, 1, b"e")]
+    await meeting.until(lambda: objects._lane is not None and not objects._lane.sequencer.held)
+    return second
+
+
+@on_loop
+async def test_the_rest_of_a_group_comes_before_the_next_though_that_is_here_first() -> None:
+    """The next relay joins the track in the middle of it: the rest comes by another way."""
+    async with Meeting() as meeting:
+        objects = await subscribed(meeting)
+        second = await moved(meeting, objects)
+        second.stream(ALIAS, 2, (0, b"g"))
+        second.stream(ALIAS, 1, (2, b"f"))
+        assert await take(objects, 2) == [(1, 2, b"f"), (2, 0, b"g")]
+
+
+@on_loop
+async def test_a_group_with_as_many_objects_as_the_one_before_is_not_waited_for() -> None:
+    async with Meeting() as meeting:
+        objects = await subscribed(meeting, patience_s=60.0)
+        second = await moved(meeting, objects)
+        second.stream(ALIAS, 1, (2, b"f"))
+        second.stream(ALIAS, 2, (0, b"g"), (1, b"h"), (2, b"i"))
+        assert len(await take(objects, 4)) == 4
+        second.lose()
+        await meeting.until(lambda: len(meeting.relays) == 3 and meeting.relay.heard_of(Subscribe))
+        third = meeting.relay
+        third.say(SubscribeOk(0, ALIAS, Location(2, 2)))
+        third.stream(ALIAS, 3, (0, b"j"))
+        await meeting.until(lambda: third.heard_of(Fetch))
+        third.say(FetchOk(third.last(Fetch).request_id, Location(3, 0)))
+        third.fetch_stream(third.last(Fetch).request_id)
+        assert await take(objects, 1) == [(3, 0, b"j")]
+
+
 @on_loop
 async def test_a_track_that_ends_while_its_relay_leaves_has_ended() -> None:
     async with Meeting() as meeting:
@@ -599,6 +648,28 @@ async def test_a_track_that_ends_while_its_relay_leaves_has_ended() -> None:
         first.stream(ALIAS, 0, (0, b"a"))
         first.say(PublishDone(0, DoneCode.TRACK_ENDED, 1))
         assert await rest(objects) == [(0, 0, b"a")]
+
+
+@on_loop
+async def test_a_relay_that_leaves_may_end_a_subscription_before_the_next_one_answers() -> None:
+    """That is no end of the track: it goes on at the next relay."""
+    async with Meeting() as meeting:
+        first = meeting.relay
+        objects = await subscribed(meeting)
+        first.stream(ALIAS, 0, (0, b"a"))
+        assert await take(objects, 1) == [(0, 0, b"a")]
+        first.say(Goaway())
+        await meeting.until(lambda: len(meeting.relays) == 2 and meeting.relay.heard_of(Subscribe))
+        first.say(PublishDone(0, DoneCode.GOING_AWAY, 1))
+        await meeting.until(lambda: not first.channel.inbound.inflows)
+        second = meeting.relay
+        second.say(SubscribeOk(0, ALIAS, Location(1, 0)))
+        await meeting.until(lambda: second.heard_of(Fetch))
+        fetch = second.last(Fetch)
+        second.fetch_stream(fetch.request_id, (1, 0, b"b"))
+        second.say(FetchOk(fetch.request_id, Location(1, 1)))
+        assert await take(objects, 1) == [(1, 0, b"b")]
+        assert len(second.heard_of(Subscribe)) == 1
 
 
 @on_loop

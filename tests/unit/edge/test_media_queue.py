@@ -346,6 +346,41 @@ def test_a_stream_that_is_open_is_waited_for_longer() -> None:
     assert reader.starts == []
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_group_whose_stream_broke_off_is_waited_for_until_another_brings_the_rest(
+    sparse: bool,
+) -> None:
+    """The publisher's relay died: the next group is here before the rest of this one."""
+    reader = Reader()
+    if sparse:  # a gap that nobody filled: the next one is waited for all the same
+        reader.queue.opened(0)
+        reader.whole((0, 0), (0, 2)).run()
+        reader.queue.closed(0)
+    reader.queue.opened(1)
+    reader.whole((1, 0), (1, 1)).run()
+    reader.queue.closed(1, cut=True)
+    reader.queue.opened(2)
+    reader.whole((2, 0)).take().wait(STREAM_PATIENCE_S - 0.01)
+    assert reader.places[-1] == (1, 1)
+    reader.queue.opened(1)
+    reader.whole((1, 2), (1, 3)).take()
+    reader.queue.closed(1)
+    assert reader.wait(GRACE_S).places[-3:] == [(1, 2), (1, 3), (2, 0)]
+
+
+def test_a_group_whose_stream_broke_off_for_good_is_left_out_after_a_while() -> None:
+    reader = Reader()
+    reader.queue.opened(1)
+    reader.whole((1, 0)).run()
+    reader.queue.closed(1, cut=True)
+    reader.queue.opened(2)
+    reader.whole((2, 0)).run()
+    assert reader.places == [(1, 0), (2, 0)]
+    reader.queue.closed(2)
+    reader.whole((3, 0)).take()
+    assert reader.wait(GRACE_S).places[-1] == (3, 0)
+
+
 def test_a_group_that_has_ended_is_followed_at_once() -> None:
     reader = Reader().whole((0, 0), (1, 0)).take()
     assert reader.places == [(0, 0)]
