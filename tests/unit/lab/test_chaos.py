@@ -110,3 +110,20 @@ def test_memory_counts_from_when_caches_are_full() -> None:
     assert life(seconds, *grown, *[120.0] * 50).has_grown
     assert not life(seconds / 2, *grown, *[120.0] * 50).has_grown
     assert life(seconds, 50, *[100.0] * 100).growth == 0.0
+
+
+def test_memory_of_a_relay_that_gets_clients_grows_once() -> None:
+    seconds = FULL_S + LEAST_S
+    grown = life(seconds, *[100.0] * 80, *[115.0] * 20)
+    assert grown.has_grown
+    grown.clients = [(FULL_S / 2, 3), (FULL_S + 10, 2)]
+    assert grown.has_grown  # though nobody came
+    grown.clients.append((FULL_S + 20, 5))
+    assert not grown.has_grown
+
+
+def test_memory_that_is_leaked_is_found_though_clients_come() -> None:
+    leaky = life(FULL_S + LEAST_S, *(100.0 + 0.3 * number for number in range(100)))
+    leaky.clients = [(0.0, 0), (FULL_S + 10, 5)]
+    assert leaky.has_grown
+    assert leaky.growth == pytest.approx(0.13, abs=0.02)

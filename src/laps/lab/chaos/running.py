@@ -147,7 +147,9 @@ class Chaos:
         """See how much memory relays have, and say at once what should not be."""
         wrong = [(0, 0)] * len(self.lab.readers)
         while True:
-            self.memory.look()
+            await self.lab.watch.look()
+            nodes = {name: sight.node for name, sight in self.lab.watch.sights.items()}
+            self.memory.look({name: it.sizes["clients"] for name, it in nodes.items() if it})
             self._look_for_ended()
             for number, reader in enumerate(self.lab.readers):
                 account = reader.account
