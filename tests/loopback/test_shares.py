@@ -17,11 +17,23 @@ from laps.auth.grants import Limits
 from laps.auth.issue import Terms, issue_jwt
 from laps.auth.keys import write_jwk
 from laps.bench.hostile import MOST_MB, relay
+from laps.bench.hostile_clients import HALF, Attacker
 from laps.bench.relay_process import peak_bytes, rss_bytes
 from laps.config import QuicConfig
+from laps.edge.shares import Limit
 from laps.errors import HandshakeFailed, RequestRefused
 from laps.net.quic import Endpoint
 from laps.net.tls import Trust
+from laps.types import TrackName
+from laps.wire.moqt.codes import SessionCode
+from laps.wire.moqt.messages import (
+    PublishNamespace,
+    RequestError,
+    RequestOk,
+    Subscribe,
+    SubscribeNamespace,
+    TrackStatus,
+)
 from support.engines import Recorder
 from support.hostile import ATTACKS, SOURCE, attacking
 from support.loopback import on_loop, until
@@ -32,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from laps.bench.hostile_clients import Session
     from laps.client import Connecting
     from laps.net.runner import Runner
 
@@ -217,6 +230,149 @@ async def test_handshakes_of_an_address_over_the_rate_prove_it_and_are_refused()
         assert counters.retries_sent >= 10
         for endpoint in endpoints:
             await endpoint.close(0, "")
+
+
+# -- each limit on its own -------------------------------------------------------------------------
+
+NOBODY = (b"no",)
+
+
+@asynccontextmanager
+async def attacked(**limits: int) -> AsyncIterator[tuple[Runner, Attacker]]:
+    """A relay with limits for addresses, and a client of an address that has them."""
+    async with lab() as net:
+        settings = {f"limits__{name}": value for name, value in limits.items()}
+        here = await net.relay("edge", limits__exempt=["127.0.0.1"], **settings)
+        assert here.client_address is not None
+        attacker = Attacker(here.client_address.port)
+        try:
+            async with asyncio.timeout(10):
+                yield here, attacker
+        finally:
+            await attacker.close()
+
+
+async def answers(session: Session, number: int) -> list[RequestError]:
+    """What a client was refused, once it has so many answers."""
+    kinds = (RequestError, RequestOk)
+    await until(lambda: sum(isinstance(it, kinds) for it in session.heard) >= number)
+    return [it for it in session.heard if isinstance(it, RequestError)]
+
+
+def ask(session: Session, *requests: Any) -> None:
+    assert session.moqt is not None
+    for request in requests:
+        session.moqt.request(request)
+
+
+@on_loop
+async def test_open_requests_of_an_address_are_refused_and_count_until_they_are_answered() -> None:
+    """Nobody answers for a track that nobody has: those who wait for it hold a request each."""
+    async with attacked(address_open_requests=3) as (here, attacker):
+        session = await attacker.moqt()
+        ask(session, *(Subscribe(0, TrackName(NOBODY, b"%d" % number)) for number in range(5)))
+        refusals = await answers(session, 2)
+        assert {it.reason for it in refusals} == {
+            "this address has 3 requests without an answer; ask again in 1 s"
+        }
+        assert [it.retry_ms for it in refusals] == [1000, 1000]
+        account = here.edge.addresses.account(SOURCE)
+        assert account is not None
+        assert account.counts[Limit.OPEN_REQUESTS] == 3
+        # Another session of the same address has no more; once the first has left it has.
+        second = await attacker.moqt()
+        ask(second, Subscribe(0, TrackName(NOBODY, b"x")))
+        assert len(await answers(second, 1)) == 1
+        session.connection.close(0, "")
+        await until(lambda: account.counts[Limit.OPEN_REQUESTS] == 0)
+        ask(second, Subscribe(0, TrackName(NOBODY, b"y")))
+        await until(lambda: account.counts[Limit.OPEN_REQUESTS] == 1)
+        assert refused(here)["address", "open_requests"] == 3
+
+
+@on_loop
+async def test_namespaces_of_an_address_are_refused_published_and_watched() -> None:
+    async with attacked(address_namespaces=2) as (here, attacker):
+        session = await attacker.moqt()
+        ask(session, *(PublishNamespace(0, (b"mine", b"%d" % number)) for number in range(3)))
+        (over,) = await answers(session, 3)
+        assert "this address has 2 namespaces, published and watched" in over.reason
+        ask(session, SubscribeNamespace(0, NOBODY))
+        assert len(await answers(session, 4)) == 2
+        assert refused(here)["address", "namespaces"] == 2
+
+
+@on_loop
+async def test_names_that_are_too_long_are_refused_and_the_session_goes_on() -> None:
+    async with attacked(name_bytes=100) as (here, attacker):
+        session = await attacker.moqt()
+        ask(
+            session,
+            PublishNamespace(0, (bytes(60), bytes(41))),
+            TrackStatus(0, TrackName((bytes(60),), bytes(41))),
+            PublishNamespace(0, (bytes(60), bytes(40))),
+        )
+        refusals = await answers(session, 3)
+        words = "the name has 101 bytes: 100 at most (limits.name_bytes)"
+        assert [(it.reason, it.retry_ms) for it in refusals] == [(words, None)] * 2
+        assert not session.is_closed
+        assert refused(here)["relay", "name_bytes"] == 2
+
+
+@on_loop
+async def test_cache_of_a_bearer_is_bounded_and_of_others_nothing_goes(tmp_path: Path) -> None:
+    async with (
+        guarded(tmp_path) as here,
+        connect(here, "moqt", 16, sign()) as other,
+        connect(here, "moqt", 16, sign(cache_bytes=100_000)) as publisher,
+        asyncio.timeout(10),
+    ):
+        await publish(other, "other")
+        kept = here.relay.tracks.cache.size
+        assert kept
+        track = await publisher.publish("demo", "mine")
+        await track.write(bytes(10_000), new_group=True)
+        (account,) = here.edge.shares._bearers.values()
+        assert account.cache is not None
+        owner = account.cache
+        await until(lambda: bool(owner.order))
+        first = next(iter(owner.order)).id
+        for _ in range(49):
+            await track.write(bytes(10_000), new_group=True)
+        await until(lambda: any(group.id == first + 49 for group in owner.order))
+        assert 50_000 < owner.size <= 100_000
+        assert here.relay.tracks.cache.size == kept + owner.size
+
+
+@on_loop
+async def test_half_messages_of_all_sessions_close_the_one_that_holds_most() -> None:
+    async with attacked(half_message_bytes=100_000) as (here, attacker):
+        modest, greedy = await attacker.moqt(), await attacker.moqt()
+        half = here.edge.shares.half_messages
+        modest.send(modest.open_stream(), HALF[:30_000])
+        await until(lambda: half.size >= 30_000)
+        for _ in range(2):
+            greedy.send(greedy.open_stream(), HALF)
+        await until(lambda: greedy.is_closed)
+        assert not modest.is_closed
+        assert half.size == 30_000
+        assert refused(here)["relay", "half_message_bytes"] == 1
+
+
+@on_loop
+async def test_floods_of_requests_are_refused_and_then_closed() -> None:
+    """Ten a second: forty pass at once, forty are refused, and whoever still asks is closed."""
+    async with attacked(address_requests_per_s=10) as (here, attacker):
+        session = await attacker.moqt()
+        for number in range(200):
+            if not session.is_closed:
+                ask(session, TrackStatus(0, TrackName(NOBODY, b"%d" % number)))
+        await until(lambda: session.is_closed)
+        close = session.connection.close_state
+        assert close is not None
+        assert close.code == SessionCode.TOO_MANY_REQUESTS
+        assert "this address has 10 requests a second" in close.reason
+        assert refused(here)["address", "requests_per_s"] >= 40
 
 
 # -- the worst -------------------------------------------------------------------------------------

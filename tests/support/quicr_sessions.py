@@ -75,6 +75,7 @@ class QuicrWire(Wire):
     def __init__(self, relay: FakeQuicrRelay) -> None:
         super().__init__(relay)  # type: ignore[arg-type]
         self.datagram_limit_bytes = 1200
+        self.peer_window_bytes = 1 << 20
         self.datagram_room: int | None = None
         "How many datagrams may still be sent; None is without end."
 

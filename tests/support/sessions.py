@@ -82,6 +82,7 @@ class Wire:
         self.close_state: ConnectionClosed | None = None
         self.buffered_bytes = 0
         self.datagram_limit_bytes = 1000
+        self.peer_window_bytes = 1 << 20
         self.paused = False
         self.wakes: list[int] = []
         self._ids = {False: count(0, 4), True: count(2, 4)}

@@ -44,6 +44,7 @@ class FakeConnection:
         self.close_state: ConnectionClosed | None = None
         self.buffered_bytes = 0
         self.datagram_limit_bytes = 1000
+        self.peer_window_bytes = 1 << 20
         self.receiver: Receiver | None = None
         self.sent: deque[tuple[Any, ...]] = deque()
         self.streams_left = 10_000

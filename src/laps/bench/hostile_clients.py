@@ -138,6 +138,10 @@ class Attacker:
         "What it does, again and again."
         self._endpoint = Endpoint.dialler(SOURCE, quic or QuicConfig())
 
+    async def close(self) -> None:
+        """Leave the relay alone."""
+        await self._endpoint.close(0, "")
+
     async def dial(self, alpn: str) -> Session:
         """A connection on which nothing is said."""
         session = Session(self.totals)

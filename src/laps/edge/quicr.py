@@ -118,8 +118,7 @@ class QuicrClient(EdgeClient):
             # It may be lost as well as broken: the session goes on.
             self._counters.malformed_datagrams += 1
             return
-        if not self._publishing.datagram(datagram, now):
-            self._counters.unknown_datagrams += 1
+        self._counters.unknown_datagrams += not self._publishing.datagram(datagram, now)
 
     def writable(self, now: float) -> None:
         """There is room to send again."""
@@ -136,6 +135,7 @@ class QuicrClient(EdgeClient):
         for subscription in self._by_stream.values():
             subscription.close(now)
         self.edge.client_closed(self, now)
+        del self._publishing  # it refers to the client: see `net/clients.py`
 
     # -- messages ----------------------------------------------------------------------------------
 

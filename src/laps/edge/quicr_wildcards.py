@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+from weakref import ref
 
 from laps.edge.client import Watch
 from laps.edge.shares import Limit
@@ -97,11 +98,18 @@ class Wildcards:
     """The subscriptions with a mask of one client."""
 
     def __init__(self, client: WildcardClient) -> None:
-        self._client = client
+        self._owner = ref(client)
+        "It holds this: if this held it as well, only Python's collector could free them."
         self._all: dict[int, Wildcard] = {}
         "By control stream."
         self._offers: dict[int, Offer] = {}
         "Tracks that were offered, by the control streams they were offered on."
+
+    @property
+    def _client(self) -> WildcardClient:
+        client = self._owner()
+        assert client is not None  # noqa: S101 - nobody else calls this
+        return client
 
     def get(self, stream: ControlStream) -> Wildcard | None:
         """The subscription of a control stream."""

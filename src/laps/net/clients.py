@@ -49,6 +49,10 @@ log = logging.getLogger(__name__)
 # HTTP/3's own code for a connection that was of no use: nothing is wrong.
 NO_SESSION: Final = int(ErrorCode.NO_ERROR)
 
+# A window of so much is 10 Mbit/s where a round trip takes 50 ms. Whoever opens less means to take
+# little at a time: that it is behind is no matter of a busy machine.
+LEAST_WINDOW_BYTES: Final = 64 * 1024
+
 # By how much a timer may be early.
 EARLY_S: Final = 0.001
 
@@ -195,6 +199,7 @@ class ClientConnection:
         self._datagram_room = clients.egress.datagram_queue_bytes // 4
         self._clients = clients
         self._meter = clients.edge.addresses.meter(self.host)
+        self._keeps_up = transport.peer_window_bytes >= LEAST_WINDOW_BYTES
         self.client = client(self)
         transport.tick = self._tick
         clients.add(self)
@@ -248,8 +253,8 @@ class ClientConnection:
 
     @property
     def crowded(self) -> bool:
-        """As `ClientLink`."""
-        return self.egress.crowded
+        """As `ClientLink`; nobody else waits for one that will not take more at a time."""
+        return self.egress.crowded and self._keeps_up
 
     @property
     def sent_bytes(self) -> int:

@@ -76,6 +76,11 @@ class Connection:
         """The certificate the peer showed, as DER."""
         return self.engine.peer_certificate()
 
+    @property
+    def peer_window_bytes(self) -> int:
+        """How much the peer let be sent ahead of what it reads when the connection began."""
+        return self.engine.peer_window_bytes
+
     def stats(self) -> Stats:
         """What the transport knows about the path."""
         return self.engine.stats()

@@ -199,6 +199,11 @@ class Engine:
         certificate = self._face.get_peercert()
         return None if certificate is None else certificate.public_bytes()
 
+    @property
+    def peer_window_bytes(self) -> int:
+        """How much the peer let be sent ahead of what it reads when the connection began."""
+        return self._face.peer_window_bytes
+
     # -- packets ---------------------------------------------------------------------------------
 
     def connect(self, addr: Address, now: float) -> None:

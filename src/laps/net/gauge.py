@@ -81,6 +81,6 @@ class Gauge:
 def loss_of(lost_packets: int, sent_bytes: int, udp_payload_bytes: int) -> float:
     """The share of packets lost, 0 to 1; QUIC counts bytes that it sent, and not packets."""
     packets = sent_bytes / max(udp_payload_bytes, 1)
-    if packets > lost_packets:
-        return min(1.0, lost_packets / packets)
-    return float(lost_packets > 0)
+    # A packet that was held to be lost and comes after all is taken off again.
+    lost = max(0, lost_packets)
+    return lost / packets if packets > lost else float(lost > 0)

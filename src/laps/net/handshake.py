@@ -277,6 +277,19 @@ class Face(QuicConnection):
         return None if parameters is None else parameters.stateless_reset_token
 
     @property
+    def peer_window_bytes(self) -> int:
+        """How much the peer lets be sent ahead of what it reads: of a stream, and of all."""
+        parameters = self._applied_transport_parameters
+        if parameters is None:
+            return 0
+        of_streams = (
+            parameters.initial_max_stream_data_uni,
+            parameters.initial_max_stream_data_bidi_local,
+            parameters.initial_max_stream_data_bidi_remote,
+        )
+        return min(parameters.initial_max_data or 0, max(each or 0 for each in of_streams))
+
+    @property
     def peer_datagram_bytes(self) -> int:
         """The largest DATAGRAM frame the peer takes; 0 is none at all."""
         return self._remote_max_datagram_frame_size or 0

@@ -26,10 +26,14 @@ class Processor:
 
     def needed_s(self) -> float:
         """How long the thread has run, and has waited to run as far as the system tells."""
-        if self._fd is None:
-            return thread_time()
         # How long it ran is in the same line, but only up to the last tick of the scheduler.
-        return thread_time() + int(os.pread(self._fd, LINE_BYTES, 0).split()[1]) / 1e9
+        return thread_time() + self.waited_s()
+
+    def waited_s(self) -> float:
+        """How long the thread has waited to run; 0 where the system does not tell."""
+        if self._fd is None:
+            return 0.0
+        return int(os.pread(self._fd, LINE_BYTES, 0).split()[1]) / 1e9
 
     def close(self) -> None:
         """Leave the file; the time it ran is still known."""

@@ -62,6 +62,10 @@ class Transport(Protocol):
     def peer_certificate(self) -> bytes | None:
         """The certificate the peer showed, as DER."""
 
+    @property
+    def peer_window_bytes(self) -> int:
+        """How much the peer let be sent ahead of what it reads when the connection began."""
+
     def stats(self) -> Stats:
         """What QUIC knows about the path."""
 

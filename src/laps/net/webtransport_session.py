@@ -90,6 +90,11 @@ class WebTransportSession:
         """The certificate the peer showed, as DER."""
         return self._connection.peer_certificate()
 
+    @property
+    def peer_window_bytes(self) -> int:
+        """How much the peer let be sent ahead of what it reads when the connection began."""
+        return self._connection.peer_window_bytes
+
     def stats(self) -> Stats:
         """What the transport knows about the path."""
         return self._connection.stats()

@@ -11,11 +11,16 @@ One that keeps up is enough for a sender to go on, and then the others fall behi
 bounds. Before one of them has to drop something, it is waited for as well, if it reads: it may have
 had less of the processor than the others, and takes what waits for it as soon as it has its turn.
 If it is still behind after some seconds it is slower than they are, and they do not wait for it.
+Nor do they for those that catch up and fall behind again and again, or come back for it: of its
+time, a sender spends a small part on waiting for some while others keep up, whoever these are.
 
 It is for the bursts that a relay, and a path, can work off, however busy the machine. Where hardly
 anything moves for a while, the subscriber is too slow for the track: the sender goes on, and the
 subscriber loses old groups. The relay that is next to the connection decides that; those before it
 take its word, which counts for a while only, and is repeated as long as it holds.
+
+Time in which this relay itself had to wait for the processor does not count: where it has none,
+those who read may have none either.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from laps.buckets import Bucket
 from laps.relay.stub import StubClient
 from laps.relay.timers import Timers
 from laps.routing.forwarding import FromClient, FromPeer
@@ -51,6 +57,9 @@ MOVING_BYTES: Final = 512 * 1024
 # One that is about to lose something is waited for so long since much waits for it, while others
 # keep up: what it had too little of the processor for it has caught up with by then.
 CATCH_UP_S: Final = 5.0
+
+# Of a longer time, a sender waits for such this share.
+CATCH_UP_SHARE: Final = 0.05
 
 # What a peer has said counts this long: it says it again with each PATIENCE_S.
 TOLD_S: Final = 2.5 * PATIENCE_S
@@ -101,6 +110,23 @@ class _Wait:
     "What each connection had sent by then; None where its other end has said that it is pressed."
 
 
+class _CatchUp:
+    """How long a sender may still wait for some while others keep up."""
+
+    def __init__(self) -> None:
+        self.left_s = Bucket(CATCH_UP_SHARE, CATCH_UP_S)
+        self._counted_at: float | None = None
+        "It waits for them, and has been counted until this time."
+
+    def waits(self, wanted: bool, now: float) -> bool:
+        """Whether it waits from now on, if that is wanted; it is counted how long it did."""
+        if self._counted_at is not None:
+            self.left_s.spend(now - self._counted_at, now)
+        waits = wanted and not self.left_s.wait_s(now)
+        self._counted_at = now if waits else None
+        return waits
+
+
 class Pressure:
     """Which publishers, and which peers' sets, wait."""
 
@@ -127,16 +153,21 @@ class Pressure:
         "Since when connections have been pressed, and what they had sent by then."
         self._slow: set[Pressed] = set()
         "Those that were waited for and hardly moved: until nothing presses on them, nobody waits."
+        self._catch_ups: dict[Sender, _CatchUp] = {}
+        "Those that have waited for some while others kept up, lately."
         self._unreviewed: dict[Sender, None] = {}
         "A pressed connection may concern thousands."
         self.is_sooner = False
         "Whether `deadline` may be sooner than when it was last asked for."
+        self.starved_s = 0.0
+        "How long the relay has had to wait for the processor so far: this is no time in here."
         self.pauses = 0
 
     # -- what happens ------------------------------------------------------------------------------
 
     def client_changed(self, client: Client, now: float) -> None:
         """The connection to a client is pressed, or no longer."""
+        now -= self.starved_s
         if client.sink is not None and not client.sink.pressed:
             self._ease(client.sink)
         tracks = map(self._tracks.get, self._tracks.shared.subscribed.of(client))
@@ -150,19 +181,22 @@ class Pressure:
         flows = [flow.key for flow in self._fib.running_on(link.id)]
         if (stub := self._stubs.get(link.id)) is not None:
             self.client_changed(stub, now)
-        self._review_all([*waiting, *self._senders_of(flows)], now)
+        self._review_all([*waiting, *self._senders_of(flows)], now - self.starved_s)
 
     def began(self, now: float) -> None:
         """Streams began on links that are pressed."""
         flows, self._data.pressing = self._data.pressing, {}
-        self._review_all((it for it in self._senders_of(flows) if it not in self.waiting), now)
+        began = (it for it in self._senders_of(flows) if it not in self.waiting)
+        self._review_all(began, now - self.starved_s)
 
     def track_changed(self, track: Track, now: float) -> None:
         """A track goes to somebody else, or to somebody no longer."""
-        self._review_all((it for it in self._senders(track) if it in self.waiting), now)
+        waiting = (it for it in self._senders(track) if it in self.waiting)
+        self._review_all(waiting, now - self.starved_s)
 
     def peer_said(self, link_id: SessionId, sns_id: SnsId, urgency: Urgency, now: float) -> None:
         """A peer says how it is with what it is sent under a set."""
+        now -= self.starved_s
         if urgency is Urgency.NONE:
             self.told.pop((link_id, sns_id), None)
         else:
@@ -281,13 +315,32 @@ class Pressure:
                 self._ease(connection)
             elif connection not in self._pressed:
                 self._pressed[connection] = now, connection.sent_bytes
-        if any(self._is_crowded(sink, now) for sink in sinks):
-            return Urgency.CROWDED
+        crowded = any(self._is_crowded(sink, now) for sink in sinks)
         if not sinks or any(not sink.pressed for sink in sinks):
             self._impatient.discard(sender)
-        elif sender not in self._impatient:
-            return Urgency.PRESSED
-        return Urgency.NONE
+            return Urgency.CROWDED if self._catches_up(sender, crowded, now) else Urgency.NONE
+        self._catches_up(sender, False, now)
+        if crowded:
+            return Urgency.CROWDED
+        return Urgency.NONE if sender in self._impatient else Urgency.PRESSED
+
+    def _catches_up(self, sender: Sender, wanted: bool, now: float) -> bool:
+        """Whether somebody waits for some while others keep up, if that is wanted."""
+        catch_up = self._catch_ups.get(sender)
+        if catch_up is None:
+            if not wanted:
+                return False
+            catch_up = self._catch_ups[sender] = _CatchUp()
+            self._timers.at(now + FORGET_S, partial(self._forget_catch_up, sender))
+        return catch_up.waits(wanted, now)
+
+    def _forget_catch_up(self, sender: Sender, now: float) -> None:
+        """As `_forget_impatience`."""
+        is_read = any(True for _ in self._sinks(sender))
+        if is_read and not self._catch_ups[sender].left_s.is_full(now):
+            self._timers.at(now + FORGET_S, partial(self._forget_catch_up, sender))
+        else:
+            del self._catch_ups[sender]
 
     def _sinks(self, sender: Sender) -> Iterator[_Sink]:
         """The connections that somebody's data goes out by."""
@@ -336,10 +389,13 @@ class Pressure:
 
     def tick(self, now: float) -> None:
         """As `Due.tick`."""
+        now -= self.starved_s
         self._timers.run(now)
         self._review_some(now)
 
     def deadline(self) -> float | None:
         """As `Due.deadline`."""
         self.is_sooner = False
-        return 0.0 if self._unreviewed else self._timers.next
+        if self._unreviewed:
+            return 0.0
+        return None if (due := self._timers.next) is None else due + self.starved_s

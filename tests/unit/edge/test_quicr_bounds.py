@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING
+from weakref import ref
 
 import pytest
 
@@ -105,6 +107,7 @@ def test_many_objects_that_are_not_whole_end_the_session() -> None:
     net, bad, sub = stage()
     media = sub.subscribe("demo/0")
     posts = [bad.publish(f"demo/{number}") for number in range(20)]
+    partial = bad.client._publishing._partial
     piece = bytes(60_000)
     for at in range(40):
         for post in posts:
@@ -112,7 +115,7 @@ def test_many_objects_that_are_not_whole_end_the_session() -> None:
     net.run()
     assert bad.closed is not None
     assert bad.closed[0] == QuicrCode.TOO_LARGE
-    assert bad.client._publishing._partial.size == 0
+    assert partial.size == 0
     assert media.closed is None
     check_empty(net)
 
@@ -505,3 +508,27 @@ def test_a_moqt_publisher_of_large_objects_cannot_fill_a_queue() -> None:
     assert media.starts == [Location(0, 1)]
     assert not pub.heard_of(RequestError)
     check_empty(net)
+
+
+# -- what is left of a client ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_client_that_has_left_is_freed_without_the_collector(broken: bool) -> None:
+    net, app, _ = stage()
+    app.subscribe("demo/t")
+    app.publish("demo/u").object(0, 0, b"x")
+    net.run()
+    if broken:
+        app.say_messages(OPEN, *OUT_OF_RULE["a gap"])
+    else:
+        app.leave()
+    net.run(400.0)  # timers of its subscription
+    gc.collect()
+    gc.disable()
+    try:
+        client = ref(app.client)
+        del app.client
+        assert client() is None
+    finally:
+        gc.enable()

@@ -12,7 +12,7 @@ from laps.config import ClientsConfig, EgressConfig
 from laps.edge.addresses import TIME_BURST_S
 from laps.edge.shares import ShareSettings
 from laps.errors import ConnectionClosed
-from laps.net.clients import Clients
+from laps.net.clients import LEAST_WINDOW_BYTES, Clients
 from laps.net.closes import Closes
 from laps.net.http3 import decode_strings, decode_tokens
 from laps.net.webtransport import Accepted, ConnectRequest
@@ -107,5 +107,21 @@ def test_time_is_not_spent_where_an_address_has_no_limit() -> None:
         them.edge.addresses.arrived(transport.remote[0], 0.0)
         connection = them._moqt(transport, None, webtransport=False)
         assert all(connection.in_its_time(lambda _: True, 1.0) for _ in range(10))
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_windows_that_are_tiny_make_nobody_wait(narrow: bool) -> None:
+    async def run() -> None:
+        transport = FakeConnection(is_client=False)
+        transport.peer_window_bytes = LEAST_WINDOW_BYTES - narrow
+        transport.buffered_bytes = EgressConfig().quic_queue_bytes
+        connection = clients()._moqt(transport, None, webtransport=False)
+        stream = connection.open_stream((0, 0, 0, 0, 0), 0)
+        for _ in range(EgressConfig().queue_bytes // 2 // 65_536 + 1):
+            stream.write(bytes(65_536))
+        assert connection.pressed
+        assert connection.crowded is not narrow
 
     asyncio.run(run())

@@ -224,6 +224,14 @@ def test_the_largest_datagram_passes_and_a_larger_one_is_refused_without_harm() 
     assert client.datagram_limit_bytes > 1400
 
 
+@pytest.mark.parametrize(("of_all", "of_one"), [(70_000, 20_000), (20_000, 70_000)])
+def test_windows_of_the_peer_are_known_by_the_lesser(of_all: int, of_one: int) -> None:
+    windows = limits(connection_window_bytes=of_all, stream_window_bytes=of_one)
+    client, server = Pair(limits=windows, server_limits=QuicConfig()).connect()
+    assert server.peer_window_bytes == 20_000
+    assert client.peer_window_bytes == QuicConfig().stream_window_bytes
+
+
 def test_datagrams_respect_a_peer_that_takes_none_or_only_small_ones() -> None:
     client, _ = Pair(server_limits=limits(datagram_frame_bytes=0)).connect()
     assert client.datagram_limit_bytes == 0

@@ -18,6 +18,7 @@ def test_processor_is_needed_while_a_thread_waits_for_it(tmp_path: Path) -> None
     assert before + 2.5 <= processor.needed_s() <= thread_time() + 2.5
     schedstat.write_text("7000000000 4500000000 12\n")
     assert processor.needed_s() >= before + 4.5
+    assert processor.waited_s() == 4.5
     processor.close()
 
 
@@ -25,6 +26,7 @@ def test_processor_is_needed_while_a_thread_runs_where_the_system_tells_no_more(
     processor = Processor("/no/such/file")
     before = thread_time()
     assert before <= processor.needed_s() <= thread_time()
+    assert processor.waited_s() == 0.0
     processor.close()
 
 

@@ -179,7 +179,16 @@ def test_many_connections_are_read_a_few_at_a_time(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("lost", "sent", "loss"),
-    [(0, 0, 0.0), (0, 1350, 0.0), (1, 13500, 0.1), (1, 0, 1.0), (9, 1350, 1.0), (1, 1350, 1.0)],
+    [
+        (0, 0, 0.0),
+        (0, 1350, 0.0),
+        (1, 13500, 0.1),
+        (1, 0, 1.0),
+        (9, 1350, 1.0),
+        (1, 1350, 1.0),
+        (-1, 0, 0.0),
+        (-1, 1350, 0.0),
+    ],
 )
 def test_loss_is_a_share_of_the_packets_sent(lost: int, sent: int, loss: float) -> None:
     assert loss_of(lost, sent, 1350) == pytest.approx(loss)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laps.relay.pressure import CATCH_UP_S, MOVING_BYTES, PATIENCE_S, TOLD_S
+from laps.relay.pressure import CATCH_UP_S, CATCH_UP_SHARE, MOVING_BYTES, PATIENCE_S, TOLD_S
 from laps.relay.roles import Role
 from laps.types import SnsId
 from laps.wire.extensions import SetPressed, Urgency
@@ -175,6 +175,67 @@ def test_one_that_is_slower_than_the_others_is_waited_for_for_a_while_only() -> 
         waited += waits(pub)
     assert not waits(pub)
     assert waited == pytest.approx(CATCH_UP_S / PATIENCE_S, abs=1)
+
+
+@pytest.mark.parametrize("far", [False, True])
+@pytest.mark.parametrize("returns", [False, True])
+def test_one_that_falls_behind_again_and_again_slows_others_a_small_part_of_the_time(
+    far: bool, returns: bool
+) -> None:
+    net, pub, sub = row(3)
+    first, *_, last = net.edges
+    keeps_up = net.app(first if far else last)
+    keeps_up.subscribe("demo/t")
+    net.run(0.1)
+    waited_s, began_at = 0.0, net.now
+    for _ in range(100):
+        sub.link.press(True, crowded=True)
+        for _ in range(20):
+            sub.link.sent_bytes += MOVING_BYTES // 5
+            net.run(0.05)
+            waited_s += 0.05 * waits(pub)
+        sub.link.press(False)
+        net.run(0.05)
+        assert not waits(pub)
+        if returns:
+            sub.leave()
+            sub = net.app(last)
+            sub.subscribe("demo/t")
+            net.run(0.1)
+    share_s = CATCH_UP_SHARE * (net.now - began_at)
+    assert CATCH_UP_S < waited_s < CATCH_UP_S + share_s + 2 * PATIENCE_S
+    net.check_empty()
+
+
+def test_time_in_which_the_relay_has_no_processor_is_no_time_to_wait() -> None:
+    net, pub, sub = row(1)
+    (relay,) = net.edges
+    near = net.app(relay)
+    near.subscribe("demo/t")
+    net.run(0.1)
+    sub.link.press(True, crowded=True)
+    for _ in range(200):  # 20 s, of which the relay has one
+        relay.pressure.starved_s += 0.095
+        sub.link.sent_bytes += MOVING_BYTES // 80
+        net.run(0.1)
+        assert waits(pub)
+    sub.link.press(False)
+    net.run(0.05)
+    assert not waits(pub)
+    net.check_empty()
+
+
+def test_where_nobody_keeps_up_everybody_is_waited_for_as_often_as_it_takes() -> None:
+    net, pub, sub = row(3)
+    for _ in range(50):
+        sub.link.press(True, crowded=True)
+        for _ in range(10):
+            sub.link.sent_bytes += MOVING_BYTES // 5
+            net.run(0.05)
+            assert waits(pub)
+        sub.link.press(False)
+        net.run(0.05)
+        assert not waits(pub)
 
 
 def test_one_that_does_not_read_slows_nobody() -> None:
