@@ -255,5 +255,5 @@ def _pass_datagram(event: ObjectDatagram[Inflow]) -> None:
 
 def _end_of_group(reading: _Reading) -> Object:
     """What the header of a stream has said, as an object of its own."""
-    next_id = reading.reader.next_id
-    return Object(reading.group, 0, next_id, None, ObjectStatus.END_OF_GROUP)
+    subgroup, next_id = reading.reader.subgroup or 0, reading.reader.next_id
+    return Object(reading.group, subgroup, next_id, None, ObjectStatus.END_OF_GROUP)

@@ -149,7 +149,7 @@ class Lane:
         """As `SubscriptionSink`."""
         self._progress += 1
         self._consumer.stream_closed(group, subgroup, complete=complete)
-        self.sequencer.closed(group, goes_on=goes_on)
+        self.sequencer.closed(group, subgroup, complete=complete, goes_on=goes_on)
         if self.sequencer.waiting:
             self._advance()
         self._maybe_over()

@@ -1,9 +1,11 @@
 """Groups in their order, as far as that can be had without waiting for what may never come.
 
-Groups travel on streams of their own, side by side. The objects of the group in hand pass at once;
+Groups travel on streams of their own, side by side. The objects of the group in hand pass at once,
+but for a stream that has overtaken another of the same group (`group_order.py`);
 those of later groups wait until its streams are over and until every stream that the relay opened
 earlier has come: QUIC numbers streams, so one that was overtaken shows as a gap. A stream that
-broke off since its publisher was lost may go on as another, which is waited for, too. Where groups
+broke off since its publisher was lost may go on as another, which is waited for, too. So may one
+that ended without the end of its group, where the groups before had one. Where groups
 were numbered one after the other, so is one that is left out: a relay that lost its way asks for
 it, and has it after later ones. None is waited for longer than `patience_s`, and where one did not
 come the next that is left out is not waited for. What comes of a group that has had its turn
@@ -19,6 +21,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from laps.client.gaps import PRIOR_GROUP_ID_GAP
+from laps.client.group_order import TRUSTED_AGAIN, GroupOrder
+from laps.wire.moqt.data import ObjectStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -29,10 +33,7 @@ if TYPE_CHECKING:
 # A publisher that is started anew goes on with numbers that are larger by thousands.
 MOST_LEFT_OUT: Final = 100
 
-# So many groups in sequence have to follow one that did not come, before the next is waited for:
-# on a link that is too slow relays drop one after the other.
-TRUSTED_AGAIN: Final = 30
-
+_ENDS: Final = (ObjectStatus.END_OF_GROUP, ObjectStatus.END_OF_TRACK)
 _ID: Final = attrgetter("id")
 
 
@@ -43,6 +44,8 @@ class _Group:
     objects: deque[Object] = field(default_factory=deque)
     stream_id: int | None = None
     "The first of its streams."
+    closed: set[int | None] = field(default_factory=set)
+    "The subgroups that had a stream which is closed."
 
 
 class Sequencer:
@@ -75,9 +78,16 @@ class Sequencer:
         "Groups whose stream may go on as another one."
         self._settled: set[int] = set()
         "Groups that had a stream that ended, from the one in hand on."
+        self._ended: set[int] = set()
+        "Groups that were said to end, or of which the relay has given something up."
+        self._marked = 0
+        "How many groups in sequence, before the one in hand, were said to end;"
+        self._marked_from = 1
+        "and from how many on the end of the next is waited for."
         self._later: dict[int, _Group] = {}
         self._order: list[int] = []
         self._waiting_since: float | None = None
+        self._in_hand = GroupOrder()
 
     def go_on(self, group: int) -> None:
         """Something else has brought the first of a group, and a stream is to bring the rest."""
@@ -94,8 +104,22 @@ class Sequencer:
             if later.stream_id is None or stream_id < later.stream_id:
                 later.stream_id = stream_id
 
-    def closed(self, group: int, *, goes_on: bool = False) -> None:
-        """A stream is over; with `goes_on` another may bring the rest."""
+    def closed(
+        self,
+        group: int,
+        subgroup: int | None = None,
+        *,
+        complete: bool = True,
+        goes_on: bool = False,
+    ) -> None:
+        """A stream is closed.
+
+        `complete`: it was not given up. `goes_on`: it was, and another may bring the rest.
+        """
+        if group == self._at:
+            self._in_hand.closed(subgroup)
+        elif group in self._later:
+            self._later[group].closed.add(subgroup)
         left = self._open.get(group, 0) - 1
         if left > 0:
             self._open[group] = left
@@ -103,17 +127,31 @@ class Sequencer:
             self._open.pop(group, None)
         if not goes_on:
             self._settled.add(group)
+            if not complete:
+                self._ended.add(group)
         elif group not in self._settled:
             self._broken_off.add(group)
 
     def add(self, item: Object) -> bool:
         """Take an object; False if it may pass at once."""
+        if item.status in _ENDS:
+            self._ended.add(item.group)
         if self.held or (self._ordered and item.group > self._at):
             self._wait(item.group).objects.append(item)
             return True
+        if not self._ordered:
+            return False
         if item.group < self._at:
             self._in_sequence = self._trusted_from = 1  # it was worth waiting for
-        return False
+            self._marked_from = 1
+            self._in_hand.was_late()
+            return False
+        return self._in_hand.add(item, self._streams_in_hand)
+
+    @property
+    def _streams_in_hand(self) -> int:
+        """How many streams of the group in hand are open, or may go on."""
+        return self._open.get(self._at, 0) + (self._at in self._broken_off)
 
     def _wait(self, group: int) -> _Group:
         later = self._later.get(group)
@@ -124,18 +162,28 @@ class Sequencer:
 
     def advance(self, now: float) -> Iterator[Object]:
         """The objects whose turn has come."""
+        if self._in_hand and not self.held:
+            yield from self._in_hand.release(self._streams_in_hand, now, self._patience)
         while self._order and not self.held:
             group = self._order[0]
             if not self._may_follow(group, now):
                 return
             self._waiting_since = None
             heappop(self._order)
+            later = self._later.pop(group)
             if group > self._at:
+                yield from self._in_hand.flush()
                 self._count(group)
+                self._in_hand.begin(later.closed, follows=group == self._at + 1)
                 self._at = group
                 self._settled = {it for it in self._settled if it >= group}
                 self._broken_off = {it for it in self._broken_off if it >= group}
-            yield from self._in_order(self._later.pop(group))
+                self._ended = {it for it in self._ended if it >= group}
+            for item in self._in_order(later):
+                if not (self._ordered and self._in_hand.add(item, self._streams_in_hand)):
+                    yield item
+            if self._in_hand:
+                yield from self._in_hand.release(self._streams_in_hand, now, self._patience)
 
     def _in_order(self, group: _Group) -> Iterable[Object]:
         """What waited of a group: relays may send parts of it on streams that overtake others."""
@@ -147,7 +195,7 @@ class Sequencer:
         later = self._later[group]
         clear = later.stream_id is None or self._is_clear(later.stream_id)
         left_out = self._is_left_out(group)
-        in_hand = self._at in self._open or self._at in self._broken_off
+        in_hand = self._streams_in_hand or self._in_hand or self._lacks_end(group)
         if clear and not in_hand and not left_out:
             return True
         if self._waiting_since is None:
@@ -167,8 +215,23 @@ class Sequencer:
         said = objects[0].extensions if objects else ()
         return not any(kind == PRIOR_GROUP_ID_GAP for kind, _ in said)
 
+    def _lacks_end(self, group: int) -> bool:
+        """Whether the group in hand, which another follows, may have more than its streams had.
+
+        A publisher that moves to another relay goes on there, with a stream of its own.
+        """
+        if group != self._at + 1 or self._marked < self._marked_from:
+            return False
+        return self._at in self._settled and self._at not in self._ended
+
     def _count(self, group: int) -> None:
         """The next group has its turn."""
+        if self._at in self._ended:
+            self._marked += 1
+        else:
+            if self._lacks_end(group):
+                self._marked_from = TRUSTED_AGAIN
+            self._marked = 0
         if group == self._at + 1:
             self._in_sequence += 1
             return
@@ -180,10 +243,12 @@ class Sequencer:
         """Wait no longer for what is in the way now."""
         if self._waiting_since is not None:
             self._waiting_since = now - self._patience
+        self._in_hand.hurry(now - self._patience)
         return self.advance(now)
 
     def flush(self) -> Iterator[Object]:
         """All that is left, in order: nothing more will come."""
+        yield from self._in_hand.flush()
         while self._order:
             group = heappop(self._order)
             self._at = max(self._at, group)
@@ -196,13 +261,14 @@ class Sequencer:
 
     @property
     def waiting(self) -> bool:
-        """Whether groups wait for their turn."""
-        return bool(self._order)
+        """Whether something waits for its turn."""
+        return bool(self._order or self._in_hand)
 
     @property
     def deadline(self) -> float | None:
         """When `advance` is worth a call though nothing has come."""
-        return None if self._waiting_since is None else self._waiting_since + self._patience
+        times = [it for it in (self._waiting_since, self._in_hand.since) if it is not None]
+        return min(times) + self._patience if times else None
 
     @property
     def unfinished(self) -> int | None:
