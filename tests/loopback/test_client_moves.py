@@ -225,3 +225,42 @@ async def test_nothing_is_lost_with_a_relay_that_leaves_and_stops_before_it_has_
     finally:
         await leaves.close()
         await stays.close()
+
+
+@pytest.mark.parametrize("protocol", [pytest.param("moqt", marks=nightly), "quicr"])
+@on_loop
+async def test_objects_come_in_order_when_their_publisher_moves_to_the_relay_of_the_reader(
+    protocol: str,
+) -> None:
+    """What it sent to the other is still on its way when the next object is here."""
+    values = {
+        "peering.listen": "127.0.0.1:0",
+        "clients.listen": "127.0.0.1:0",
+        "relay.node_advertise_s": 0.05,
+        "discovery.enabled": False,
+        "admin.enabled": False,
+    }
+    near = Runner(override(Config(), {**values, "node.id": "8:1"}, "test"))
+    dials = {"node.id": "8:2", "peering.peers": [str(near.peer_address)]}
+    way = {"impairment.peers": {str(near.peer_address): {"delay_ms": 200}}}
+    far = Runner(override(Config(), {**values, **dials, **way}, "test"))
+    try:
+        await until(lambda: bool(near.relay.peers and far.relay.peers))
+        written: list[bytes] = []
+        got: list[tuple[float, bytes]] = []
+        stop = asyncio.Event()
+        where = f"{protocol}://{far.client_address}"
+        writer = asyncio.ensure_future(publish_numbers(where, "track", written, stop))
+        reader = asyncio.ensure_future(read_numbers(f"moqt://{near.client_address}", "track", got))
+        await until(lambda: len(got) > 50)
+        far.edge.drain(time.monotonic(), near.client_address)
+        await until(lambda: len(near.edge.clients) == 2)
+        moved = len(written)
+        await until(lambda: len(got) > moved + 50)
+        stop.set()
+        await writer
+        await reader
+        assert [data for _, data in got] == written
+    finally:
+        await far.close()
+        await near.close()
