@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from laps.client.gaps import PRIOR_OBJECT_ID_GAP
+from laps.wire.moqt.track_checking import ENDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +33,7 @@ class GroupOrder:
 
     __slots__ = (
         "_closed",
+        "_count_before",
         "_from_0",
         "_given",
         "_has_first",
@@ -46,6 +48,8 @@ class GroupOrder:
         "Since when something waits."
         self._next_id: int | None = None
         "The number after the largest that was given; None: the group may begin with any."
+        self._count_before = 0
+        "How many numbers the group before had, if that is known."
         self._has_first = False
         "Whether number 0 was given."
         self._given: set[int | None] = set()
@@ -67,6 +71,7 @@ class GroupOrder:
 
         `follows`: its number is the next one.
         """
+        self._count_before = (self._next_id or 0) if follows else 0
         self._from_0 = self._from_0 + 1 if follows and self._has_first else 0
         self._next_id = 0 if self._from_0 >= self._trusted_from else None
         self._has_first = False
@@ -89,6 +94,11 @@ class GroupOrder:
         self._note(item)
         return False
 
+    @property
+    def is_short(self) -> bool:
+        """Whether less was given of the group than of the one before."""
+        return (self._next_id or 0) < self._count_before
+
     def closed(self, subgroup: int | None) -> None:
         """A stream of the group is closed."""
         self._closed.add(subgroup)
@@ -106,6 +116,8 @@ class GroupOrder:
 
     def _note(self, item: Object) -> None:
         self._given.add(item.subgroup)
+        if item.status in ENDS:
+            return  # it has the number after the last
         if self._next_id is None or item.id >= self._next_id:
             self._next_id = item.id + 1
         if item.id == 0:

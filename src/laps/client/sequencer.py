@@ -1,15 +1,19 @@
 """Groups in their order, as far as that can be had without waiting for what may never come.
 
 Groups travel on streams of their own, side by side. The objects of the group in hand pass at once,
-but for a stream that has overtaken another of the same group (`group_order.py`);
-those of later groups wait until its streams are over and until every stream that the relay opened
-earlier has come: QUIC numbers streams, so one that was overtaken shows as a gap. A stream that
-broke off since its publisher was lost may go on as another, which is waited for, too. So may one
-that ended without the end of its group, where the groups before had one. Where groups
-were numbered one after the other, so is one that is left out: a relay that lost its way asks for
-it, and has it after later ones. None is waited for longer than `patience_s`, and where one did not
-come the next that is left out is not waited for. What comes of a group that has had its turn
-passes at once, late.
+but for a stream that has overtaken another of it (`group_order.py`). Those of later groups wait for
+
+- the streams of the group in hand to be closed;
+- every stream that the relay opened earlier: QUIC numbers streams, so one that was overtaken shows
+  as a gap;
+- the rest of a stream that broke off since its publisher was lost;
+- the rest of a group whose streams ended without its end, where the group before had an end, and
+  more objects: its publisher may have moved to another relay;
+- a group that is left out where groups were numbered one after the other: a relay that lost its way
+  asks for it, and has it after later ones.
+
+None is waited for longer than `patience_s`, and after one that did not come the next is not waited
+for. What comes of a group that has had its turn passes at once, late.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 from laps.client.gaps import PRIOR_GROUP_ID_GAP
 from laps.client.group_order import TRUSTED_AGAIN, GroupOrder
-from laps.wire.moqt.data import ObjectStatus
+from laps.wire.moqt.track_checking import ENDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -33,7 +37,6 @@ if TYPE_CHECKING:
 # A publisher that is started anew goes on with numbers that are larger by thousands.
 MOST_LEFT_OUT: Final = 100
 
-_ENDS: Final = (ObjectStatus.END_OF_GROUP, ObjectStatus.END_OF_TRACK)
 _ID: Final = attrgetter("id")
 
 
@@ -134,7 +137,7 @@ class Sequencer:
 
     def add(self, item: Object) -> bool:
         """Take an object; False if it may pass at once."""
-        if item.status in _ENDS:
+        if item.status in ENDS:
             self._ended.add(item.group)
         if self.held or (self._ordered and item.group > self._at):
             self._wait(item.group).objects.append(item)
@@ -218,11 +221,13 @@ class Sequencer:
     def _lacks_end(self, group: int) -> bool:
         """Whether the group in hand, which another follows, may have more than its streams had.
 
-        A publisher that moves to another relay goes on there, with a stream of its own.
+        A publisher that moves to another relay goes on there, with a stream of its own. Where it
+        moves between two groups nobody says that the first has ended: what tells is how many
+        objects the group before had.
         """
         if group != self._at + 1 or self._marked < self._marked_from:
             return False
-        return self._at in self._settled and self._at not in self._ended
+        return self._at in self._settled and self._at not in self._ended and self._in_hand.is_short
 
     def _count(self, group: int) -> None:
         """The next group has its turn."""

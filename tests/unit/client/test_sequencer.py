@@ -261,7 +261,6 @@ def test_a_stream_that_has_overtaken_another_of_its_group_waits_for_it() -> None
     lane.add(7, 3, 3)
     lane.add(7, 4, 3)
     assert lane.read == [(7, 0)]
-    assert lane.sequencer.deadline == 1.0
     lane.add(7, 1)
     lane.add(7, 2)
     assert lane.read == [(7, number) for number in range(5)]
@@ -292,6 +291,7 @@ def test_a_stream_waits_no_longer_than_others_may_bring_what_lies_before_it(goes
     lane.add(7, 3, 3)
     lane.closed(7, goes_on=goes_on)
     assert lane.read == ([(7, 0)] if goes_on else [(7, 0), (7, 3)])
+    assert lane.sequencer.deadline == (1.0 if goes_on else None)
     lane.now = 1.0
     lane.advance()
     assert lane.read == [(7, 0), (7, 3)]
@@ -396,10 +396,22 @@ def test_a_group_whose_stream_ended_without_its_end_may_go_on() -> None:
     assert lane.sequencer.deadline is None
 
 
+def test_the_end_of_a_group_is_not_waited_for_where_it_has_as_many_objects_as_others() -> None:
+    """Its publisher has moved between two groups: nobody says that the first has ended."""
+    lane = Lane()
+    lane.group(7, marked=True)
+    lane.group(8)
+    lane.group(9, marked=True)
+    assert lane.read[-1] == (9, 3)
+
+
 def test_the_end_of_a_group_is_not_waited_for_where_others_have_none() -> None:
     lane = Lane()
-    for group in (7, 8, 9):
-        lane.group(group)
+    lane.group(7)
+    lane.opened(8)
+    lane.add(8, 0)
+    lane.closed(8)
+    lane.group(9)
     assert lane.read[-1] == (9, 2)
 
 
@@ -416,7 +428,9 @@ def test_an_end_that_does_not_come_teaches_not_to_wait_for_the_next(complete: bo
     lane.now = 1.0
     lane.advance()
     assert lane.read[-1] == (9, 3)
-    lane.group(10)
+    lane.opened(10)
+    lane.add(10, 0)
+    lane.closed(10)
     lane.group(11)
     assert (lane.read[-1] == (11, 2)) is complete
 
