@@ -103,7 +103,7 @@ class Passing:
         if decoder is None or incoming is None:
             return
         if data:
-            payload = decoder.whole(data)
+            payload = decoder.inside(data)
             if payload is not None:
                 incoming.write(payload, now)
             else:

@@ -18,8 +18,8 @@ from laps.wire.objects import (
     DataStreamDecoder,
     ExistingStreamHeader,
     NewStreamHeader,
+    ObjectType,
     decode_datagram,
-    decode_object_header,
 )
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 # What nobody saw for so long did not go round: it was in a wire that was cut, in a relay that stood
 # still, or in the cache of one that sends it again.
 STOOD_STILL_S: Final = 0.5
+
+# A plain number, as it is compared with a byte.
+EXISTING_STREAM: Final = int(ObjectType.EXISTING_STREAM)
 
 
 @dataclass(slots=True)
@@ -46,7 +49,7 @@ class _Stream:
     unread: bytes = b""
     "The beginning of an object that follows another and is not whole."
     wanted: int = 0
-    "How long it has to be before it is looked at again."
+    "How long that has to be before it is looked at again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,38 +114,36 @@ class Trace:
             stream = self._streams[link][stream_id]
         except KeyError:
             stream = self._streams.setdefault(link, {})[stream_id] = _Stream()
-        made = stream.known.get(data) if stream.is_between and not stream.unread else None
-        try:
-            if made is not None and stream.reader.passes(made.group, made.number):
-                self._arrived(link, to, made, now)  # as nearly always
-            else:
-                for made in self._read(stream, data):
+        if stream.unread:
+            data = stream.unread + data
+        if len(data) < stream.wanted:
+            stream.unread = data
+        else:
+            made = stream.known.get(data) if stream.is_between else None
+            try:
+                if made is not None and stream.reader.passes(made.group, made.number):
+                    stream.unread, stream.wanted = b"", 0  # as nearly always
                     self._arrived(link, to, made, now)
-        except (RemoteProtocolError, ValueError) as error:
-            self.violations.append(f"to {format_node_id(to)}: {error}")
-            self._streams[link][stream_id] = _Stream()
+                else:
+                    for made in self._read(stream, data):
+                        self._arrived(link, to, made, now)
+            except (RemoteProtocolError, ValueError) as error:
+                self.violations.append(f"to {format_node_id(to)}: {error}")
+                self._streams[link][stream_id] = _Stream()
         if fin:
             del self._streams[link][stream_id]
 
     def _read(self, stream: _Stream, data: bytes) -> Iterable[ObjectId]:
         """The objects that these bytes complete."""
-        if stream.unread:
-            data = stream.unread + data
-            if len(data) < stream.wanted:
-                stream.unread = data
-                return ()
-            stream.unread = b""
+        stream.unread, stream.wanted = b"", 0
         if not stream.is_between:
             return self._decode(stream, data)
-        known = stream.known.get(data)
-        if known is not None and stream.reader.passes(known.group, known.number):
-            return (known,)
-        stream.wanted = _size_of_one(data)
-        if len(data) < stream.wanted:
-            stream.unread = data
+        size = _size_of_one(data)
+        if len(data) < size:
+            stream.unread, stream.wanted = data, size
             return ()
         found = self._decode(stream, data)
-        if len(data) == stream.wanted and len(found) == 1:
+        if len(data) == size and len(found) == 1:
             stream.known[data] = found[0]
         return found
 
@@ -210,15 +211,15 @@ def _size_of_one(data: bytes) -> int:
 
     0 if that cannot be told: they are not one object of a publisher in one later data object.
     """
-    header = decode_object_header(data)
-    if header is None:
+    if len(data) < 2:
         return len(data) + 1
-    if not isinstance(header, ExistingStreamHeader):
+    if data[1] != EXISTING_STREAM:
         return 0
-    end = header.header_length + header.data_length
     try:
-        _, start = decode_varint(data, header.header_length)
-        size, start = decode_varint(data, start)
+        size, start = decode_varint(data, 2)
+        _, inner = decode_varint(data, start)
+        inner_size, inner = decode_varint(data, inner)
     except Incomplete:
         return len(data) + 1
-    return end if start + size == end else 0
+    end = start + size
+    return end if start == data[0] and inner + inner_size == end else 0
