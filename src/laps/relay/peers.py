@@ -35,6 +35,12 @@ if TYPE_CHECKING:
     from laps.types import NodeId, NodeInfo, SnsId, TrackKey
     from laps.wire.peering import Message
 
+# Names of their own, as they are asked for at each message: members of enums take longer to find.
+CONTROL_ONLY: Final = PeerMode.CONTROL
+DATA_ONLY: Final = PeerMode.DATA
+ONE_WAY: Final = DataDirection.UNIDIRECTIONAL
+STUB: Final = NodeType.STUB
+
 # Two links that both sides dialled within this time are established at the same time: longer than
 # any round trip, shorter than any redial that follows a loss.
 SAME_TIME_S: Final = 2.0
@@ -83,23 +89,23 @@ class PeerLink:
     @property
     def has_control(self) -> bool:
         """Whether information bases may be exchanged on it."""
-        return self.mode is not PeerMode.DATA
+        return self.mode is not DATA_ONLY
 
     @property
     def has_data(self) -> bool:
         """Whether data may come or go on it."""
-        return self.mode is not PeerMode.CONTROL
+        return self.mode is not CONTROL_ONLY
 
     @property
     def sends_data(self) -> bool:
         """Whether we may send data on it: one direction is from the side that dialled."""
-        one_way = self.direction is DataDirection.UNIDIRECTIONAL
+        one_way = self.direction is ONE_WAY
         return self.has_data and (self.link.dialled or not one_way)
 
     @property
     def receives_data(self) -> bool:
         """Whether the peer may send data on it."""
-        one_way = self.direction is DataDirection.UNIDIRECTIONAL
+        one_way = self.direction is ONE_WAY
         return self.has_data and not (self.link.dialled and one_way)
 
     def hold(
@@ -203,7 +209,7 @@ class Peer:
     @property
     def is_stub(self) -> bool:
         """Whether it is a child of ours."""
-        return self.info.type is NodeType.STUB
+        return self.info.type is STUB
 
     @property
     def nearest_srtt_us(self) -> int:
@@ -211,7 +217,7 @@ class Peer:
         links = self.links.values()
         if len(links) == 1:
             return next(iter(links)).link.srtt_us
-        able = [it.link.srtt_us for it in links if it.mode is not PeerMode.CONTROL]
+        able = [it.link.srtt_us for it in links if it.mode is not CONTROL_ONLY]
         return min(able or [it.link.srtt_us for it in links], default=0)
 
     @property

@@ -325,10 +325,10 @@ class SimNode:
         """Take the round trip times of now."""
         if self.is_frozen:
             return
-        follows = False
+        follows, relay, now = False, self.relay, self.now
         for link in list(self.links.values()):
-            if link.measure() and self.relay is not None:
-                follows |= self.relay.link_srtt(link, self.now)
+            if link.measure() and relay is not None:
+                follows |= relay.link_srtt(link, now)
         if follows:
             self.touched()
 

@@ -5,9 +5,10 @@ headers are read and written beside it. What is made per object or per chunk is 
 """
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
+
+from msgspec import Struct
 
 from laps.errors import (
     InvalidEncoding,
@@ -40,8 +41,7 @@ MAX_HEADER_LENGTH = 31
 """NEW_STREAM with the longest data_length."""
 
 
-@dataclass(slots=True)
-class DatagramHeader:
+class DatagramHeader(Struct):
     """Ahead of the data of a datagram."""
 
     sns_id: SnsId
@@ -51,8 +51,7 @@ class DatagramHeader:
     """Where the data starts."""
 
 
-@dataclass(slots=True)
-class NewStreamHeader:
+class NewStreamHeader(Struct):
     """Ahead of the first object of a stream; it holds for all that follow."""
 
     sns_id: SnsId
@@ -65,8 +64,7 @@ class NewStreamHeader:
     """Where the data starts."""
 
 
-@dataclass(slots=True)
-class ExistingStreamHeader:
+class ExistingStreamHeader(Struct):
     """Ahead of every later object of a stream."""
 
     data_length: int
