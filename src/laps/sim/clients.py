@@ -10,7 +10,9 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+from msgspec import Struct
 
 from laps.tracks.ports import Answers, Unhurried
 from laps.types import AnnounceInfo, NodeId, TrackHash, TrackName, hash_bytes, hash_track
@@ -45,8 +47,8 @@ PRIORITY: Final = 128
 RETURN_S: Final = 0.2
 
 
-class ObjectId(NamedTuple):
-    """One object of one publisher, wherever it goes."""
+class ObjectId(Struct, frozen=True, cache_hash=True):
+    """One object of one publisher, wherever it goes; it is looked up at every node on the way."""
 
     publisher: int
     track: int

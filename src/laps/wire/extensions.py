@@ -5,8 +5,9 @@ or its length in front, and a count is checked against the bytes that are there.
 """
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
+from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -144,6 +145,9 @@ class HaveKind(IntEnum):
     BEFORE = 4
     "All that came before the group, or was not missing."
 
+
+# So many requests for repair are remembered, as they were read.
+MOST_REMEMBERED: Final = 64
 
 _HAVE_KINDS: Final = tuple(HaveKind)
 
@@ -485,15 +489,22 @@ def _decode_repair(cursor: Cursor) -> RepairRequest:
         cursor.take(_REPAIR.size, "hops, node ids, request_id, full_name_hash and age_ms")
     )
     count = _decode_count(cursor, "have_count", 4, MAX_HAVE)
-    have = tuple(_decode_have(cursor, count))
+    have, size = _decode_have(bytes(cursor.view[cursor.offset :]), count)
+    cursor.offset += size
     return RepairRequest(
         hops, NodeId(source), NodeId(target), request_id, TrackKey(key), age_ms, have
     )
 
 
-def _decode_have(cursor: Cursor, count: int) -> Iterator[Have]:
-    """All at once: there may be hundreds, and each relay on the way reads them."""
-    view, offset = cursor.view, cursor.offset
+@lru_cache(maxsize=MOST_REMEMBERED)
+def _decode_have(view: bytes, count: int) -> tuple[tuple[Have, ...], int]:
+    """All at once, and how long they are: there may be hundreds.
+
+    They come again: who asks does so more than once, and in a simulation relays on the way read
+    them in one process.
+    """
+    have: list[Have] = []
+    offset = 0
     try:
         for _ in range(count):
             kind, group, subgroup, number = _SHORT_HAVE.unpack_from(view, offset)
@@ -505,10 +516,10 @@ def _decode_have(cursor: Cursor, count: int) -> Iterator[Have]:
                 group, offset = decode_varint(view, offset + 1)
                 subgroup, offset = decode_varint(view, offset)
                 number, offset = decode_varint(view, offset)
-            yield Have(_HAVE_KINDS[kind], group, subgroup, number)
+            have.append(Have(_HAVE_KINDS[kind], group, subgroup, number))
     except (Incomplete, struct.error):
         raise InvalidEncoding("the message ends inside have") from None
-    cursor.offset = offset
+    return tuple(have), offset
 
 
 def _encode_repaired(message: RepairResponse) -> bytes:
