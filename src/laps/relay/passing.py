@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from laps.wire.objects import ExistingStreamHeader, NewStreamHeader
 
@@ -68,8 +70,7 @@ class SentOn:
         return True
 
 
-@dataclass(slots=True, eq=False)
-class Passing:
+class Passing(Struct, eq=False):
     """A stream on its way through."""
 
     flow: Flow | None = None

@@ -7,8 +7,10 @@ is wrong about it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from laps.errors import RemoteProtocolError
 from laps.sim.clients import ObjectId, SubgroupReader, read_datagram
@@ -37,8 +39,7 @@ STOOD_STILL_S: Final = 0.5
 EXISTING_STREAM: Final = int(ObjectType.EXISTING_STREAM)
 
 
-@dataclass(slots=True)
-class _Stream:
+class _Stream(Struct):
     decoder: DataStreamDecoder = field(default_factory=DataStreamDecoder)
     reader: SubgroupReader = field(default_factory=SubgroupReader)
     track: int = 0
@@ -70,8 +71,7 @@ class Loop:
         return f"{self.made} came back to {node} after {self.lasted_s:.3f} s by way of {way}"
 
 
-@dataclass(slots=True)
-class Trail:
+class Trail(Struct):
     """The way of one object."""
 
     began: float
@@ -149,15 +149,16 @@ class Trace:
 
     def _decode(self, stream: _Stream, data: bytes) -> list[ObjectId]:
         found: list[ObjectId] = []
-        reader = stream.reader
-        for event in stream.decoder.feed(data):
+        reader, decoder = stream.reader, stream.decoder
+        payload = decoder.inside(data)
+        for event in decoder.feed(data) if payload is None else (payload,):
             if isinstance(event, NewStreamHeader):
                 stream.track = event.full_name_hash
                 stream.known = self._known.setdefault(stream.track, {})
             elif not isinstance(event, ExistingStreamHeader):
                 for publisher, group, number in reader.read(event):
                     found.append(ObjectId(publisher, stream.track, group, number, False))
-        stream.is_between = reader.is_between and stream.decoder.is_between
+        stream.is_between = reader.is_between and decoder.is_between
         return found
 
     def datagram(self, link: LinkEnd, to: NodeId, data: bytes, now: float) -> None:

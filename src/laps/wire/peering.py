@@ -7,6 +7,7 @@ the extensions is read with a larger table and nothing else changes.
 import struct
 from collections.abc import Callable, Mapping
 from enum import IntEnum
+from functools import lru_cache
 from itertools import chain
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
@@ -168,6 +169,9 @@ MAX_CONTACT_BYTES: Final = 1024
 # Far more than any network is wide. One that is longer ends here, as if it led nowhere.
 MAX_PATH_NODES: Final = 255
 
+# So many nodes are remembered as they were written last.
+MOST_REMEMBERED: Final = 1024
+
 
 def _check_contact(length: int) -> None:
     if length > MAX_CONTACT_BYTES:
@@ -188,6 +192,7 @@ def _check_position(longitude: float, latitude: float) -> None:
         raise InvalidEncoding(f"latitude {latitude} is outside -90 to 90")
 
 
+@lru_cache(maxsize=MOST_REMEMBERED)  # each peer is told the same of a node
 def _encode_node_info(info: NodeInfo, mode: bytes = b"") -> bytes:
     _check_position(info.longitude, info.latitude)
     contact = info.contact.encode()
