@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from laps.auth.bounds import holds
 from laps.errors import ConnectResponseNotReceived, LocalProtocolError
 from laps.relay.outbox import Outbox
-from laps.sessions.peer import SendControl
 from laps.tables import Table
 from laps.types import DataDirection, NodeType, PeerMode, format_node_id
 from laps.wire.peering import SubscribeNodeSetAdv, SubscribeNodeSetWd
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from laps.relay.timers import Timers
     from laps.routing.avoided import Avoided
     from laps.routing.forwarding import SnsUpdate
-    from laps.sessions.peer import Effect, PeerSession
+    from laps.sessions.peer import Effect, PeerSession, SendControl
     from laps.sessions.peer import Event as SessionEvent
     from laps.types import NodeId, NodeInfo, SnsId, TrackKey
     from laps.wire.peering import Message
@@ -316,17 +315,17 @@ class Links:
 
     def send_on(self, peer_link: PeerLink, message: Message) -> None:
         """Send a message by one link."""
-        for effect in self._encoded(peer_link, message):
-            if isinstance(effect, SendControl):
-                self.write(peer_link, effect)
+        said = self._encoded(peer_link, message)
+        if said is not None:
+            self.write(peer_link, said)
 
-    def _encoded(self, peer_link: PeerLink, message: Message) -> list[Effect | SessionEvent]:
+    def _encoded(self, peer_link: PeerLink, message: Message) -> SendControl | None:
         """One message that cannot be written does not keep others from it."""
         try:
-            return peer_link.session.send(message)
+            return peer_link.session.say(message)
         except LocalProtocolError:
             self._counters.unsendable_messages += 1
-            return []
+            return None
 
     def has_room(self, peer_link: PeerLink) -> bool:
         """Whether a word that can wait is sent at once."""
@@ -369,11 +368,10 @@ class Links:
             if (message := outbox.take()) is None:
                 size += LOOK_BYTES
                 continue
-            for effect in self._encoded(peer_link, message):
-                if isinstance(effect, SendControl):
-                    stream_id = effect.stream_id
-                    batch.append(effect.data)
-                    size += len(effect.data)
+            if (said := self._encoded(peer_link, message)) is not None:
+                stream_id = said.stream_id
+                batch.append(said.data)
+                size += len(said.data)
         if batch:
             self._counters.control_sent += len(batch)
             link.send_control(stream_id, b"".join(batch))

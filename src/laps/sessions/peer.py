@@ -237,9 +237,14 @@ class PeerSession:
 
     def send(self, message: Message) -> list[Effect | Event]:
         """Say something on the control stream of now."""
+        said = self.say(message)
+        return [] if said is None else [said]
+
+    def say(self, message: Message) -> SendControl | None:
+        """As `send`; None: nothing may be said."""
         if self._control_stream is None or self.state is not ESTABLISHED:
-            return []
-        return [SendControl(self._control_stream, encode(message, codecs=self._codecs))]
+            return None
+        return SendControl(self._control_stream, encode(message, codecs=self._codecs))
 
     def receive(self, stream_id: int, data: bytes, now: float = 0.0) -> list[Effect | Event]:
         """Take bytes of a bidirectional stream; raises what the connection is closed with."""

@@ -189,21 +189,23 @@ class Trace:
         self._streams.pop(link, None)
 
     def _arrived(self, link: LinkEnd, to: NodeId, made: ObjectId, now: float) -> None:
-        link.other.lane.traffic.copies += 1
+        other = link.other
+        other.lane.traffic.copies += 1
         trail = self.trails.get(made)
         if trail is None:
             trail = self.trails[made] = Trail(now, now)
         elif now - trail.moved > STOOD_STILL_S:
             trail.began = now
         trail.moved, reached = now, trail.reached
-        if to in link.passed:
-            first = max(reached.get(to, 0.0), trail.began)
-            self.loops.append(Loop(made, to, link.passed, now - first, now))
-        elif to in reached:
-            self.repeats.append((made, to))
-        if to not in reached:
+        before = reached.get(to)
+        if before is None:
             reached[to] = now
-        hop = link.other.host.node_id, to
+        if to in link.passed:
+            first = max(before or 0.0, trail.began)
+            self.loops.append(Loop(made, to, link.passed, now - first, now))
+        elif before is not None:
+            self.repeats.append((made, to))
+        hop = other.host.node_id, to
         trail.hops.append(self._hops.setdefault(hop, hop))
 
 
