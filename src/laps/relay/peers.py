@@ -322,7 +322,7 @@ class Links:
     def _encoded(self, peer_link: PeerLink, message: Message) -> SendControl | None:
         """One message that cannot be written does not keep others from it."""
         try:
-            return peer_link.session.say(message)
+            return peer_link.session.send(message)
         except LocalProtocolError:
             self._counters.unsendable_messages += 1
             return None

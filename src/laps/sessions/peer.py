@@ -235,13 +235,8 @@ class PeerSession:
         """How much of an unfinished message is held."""
         return self._control.unfinished_bytes
 
-    def send(self, message: Message) -> list[Effect | Event]:
-        """Say something on the control stream of now."""
-        said = self.say(message)
-        return [] if said is None else [said]
-
-    def say(self, message: Message) -> SendControl | None:
-        """As `send`; None: nothing may be said."""
+    def send(self, message: Message) -> SendControl | None:
+        """Say something on the control stream of now; None: nothing may be said."""
         if self._control_stream is None or self.state is not ESTABLISHED:
             return None
         return SendControl(self._control_stream, encode(message, codecs=self._codecs))
