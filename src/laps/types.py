@@ -108,7 +108,7 @@ _SRTT_US: Final = attrgetter("srtt_us")
 class NodeInfo(Struct, frozen=True, cache_hash=True):
     """What a node says about itself, and the way those words came.
 
-    Relays make and compare more of these than of anything else, so it is a struct.
+    Relays make and compare many of these, so it is a struct.
     """
 
     id: NodeId
