@@ -8,6 +8,7 @@ from enum import IntEnum
 from operator import attrgetter
 from typing import Final, NamedTuple, NewType, Self
 
+from msgspec import Struct
 from xxhash import xxh3_64_intdigest
 
 from laps.errors import InvalidText
@@ -104,9 +105,11 @@ _NODE_ID: Final = attrgetter("node_id")
 _SRTT_US: Final = attrgetter("srtt_us")
 
 
-@dataclass(frozen=True, slots=True)
-class NodeInfo:
-    """What a node says about itself, and the way those words came."""
+class NodeInfo(Struct, frozen=True, cache_hash=True):
+    """What a node says about itself, and the way those words came.
+
+    Relays make and compare many of these, so it is a struct.
+    """
 
     id: NodeId
     type: NodeType

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 import time
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from laps.config import ClientsConfig, Config, PeeringConfig, RelayConfig, override
 from laps.errors import CloseCode
@@ -226,7 +226,7 @@ def test_whom_a_relay_trusts_and_what_it_is_called() -> None:
 async def test_a_refused_peer_is_told_why_before_it_is_closed() -> None:
     async with relaying(config()) as relay, peering(relay) as (connection, saw):
         control = connection.open_stream(unidirectional=False)
-        impostor = replace(OTHER, id=relay.relay.id)
+        impostor = structs.replace(OTHER, id=relay.relay.id)
         connect = Connect(PeerMode.BOTH, DataDirection.BIDIRECTIONAL, impostor)
         connection.write(control, encode(connect))
         close = await connection.wait_closed()

@@ -201,7 +201,7 @@ class Edge:
     def is_due(self) -> bool:
         """Whether `perform` or an earlier `tick` is wanted."""
         context = self.context
-        return context.is_sooner or bool(context.holding) or bool(self._events)
+        return bool(context.is_sooner or context.holding or self._events)
 
     def tick(self, now: float) -> None:
         """Do what has fallen due."""

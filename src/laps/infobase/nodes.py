@@ -20,6 +20,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NewType
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
@@ -32,8 +34,7 @@ SessionId = NewType("SessionId", int)
 """A number for each peering session of this relay, never used again while it runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class PathCandidate:
+class PathCandidate(Struct, frozen=True):
     """A way to a node: what one session said of it."""
 
     session: SessionId
@@ -52,8 +53,7 @@ class PathCandidate:
         return len(self.info.path)
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """The best path to a node, and why."""
 
     path: PathCandidate
@@ -61,8 +61,7 @@ class Choice:
     """In an operator's words."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeChange:
+class NodeChange(Struct, frozen=True):
     """The best path to a node is another, or says something else; None where there is none."""
 
     node_id: NodeId

@@ -8,8 +8,9 @@ newcomer is let in. If they answer, it is refused.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
 
 from laps.types import DataDirection, NodeType, PeerMode, format_node_id
 from laps.wire.peering import ResponseCode
@@ -74,7 +75,9 @@ class Admission:
         """Whether a node with this id is known, and is another one."""
         peer = self._links.peers.get(info.id)
         known = self._nodes.info(info.id) if peer is None else peer.info
-        return known is not None and replace(known, path=()) != replace(info, path=())
+        return known is not None and structs.replace(known, path=()) != structs.replace(
+            info, path=()
+        )
 
     def hold(self, peer_link: PeerLink, connect: Connect) -> None:
         """Let a newcomer wait, and find out whether the peer with its id is still there."""

@@ -6,8 +6,9 @@ proofs (is it who it says?) -> admission (may it?) -> introduction (which link h
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from laps.errors import CloseCode
 from laps.relay.peers import Peer, PeerArrived, PeerLink
@@ -79,7 +80,7 @@ class Arrivals:
 
     def connected(self, peer_link: PeerLink, event: PeerConnected, now: float) -> None:
         """Both sides know each other."""
-        link, info = peer_link.link, replace(event.node_info, path=())
+        link, info = peer_link.link, structs.replace(event.node_info, path=())
         node = f"node {format_node_id(info.id)}"
         if not self._admission.is_welcome(info) or self._admission.is_double(info):
             link.close(CloseCode.GRACEFUL, f"{node} cannot be a peer: another has its id, or type")

@@ -169,7 +169,7 @@ class DataPlane:
 
     def receive_more(self, link: Link, stream_id: int, data: bytes, fin: bool, now: float) -> bool:
         """More of a peer's data stream; False if it has no flow yet."""
-        passing = self._streams.get(link.id, stream_id)
+        passing = self._streams.by_number.get((link.id, stream_id))
         if passing is None or passing.flow is None:
             return False
         passing.size += len(data)
@@ -274,7 +274,9 @@ class DataPlane:
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
-        return 0.0 if self._fib.abandoned or self._left else self._held.next_expiry()
+        if self._fib.abandoned or self._left:
+            return 0.0
+        return self._held.next_expiry() if self._held.queues else None
 
     # -- how a stream begins -----------------------------------------------------------------------
 

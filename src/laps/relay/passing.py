@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from laps.wire.objects import ExistingStreamHeader, NewStreamHeader
 
@@ -68,8 +70,7 @@ class SentOn:
         return True
 
 
-@dataclass(slots=True, eq=False)
-class Passing:
+class Passing(Struct, eq=False):
     """A stream on its way through."""
 
     flow: Flow | None = None
@@ -103,7 +104,7 @@ class Passing:
         if decoder is None or incoming is None:
             return
         if data:
-            payload = decoder.whole(data)
+            payload = decoder.inside(data)
             if payload is not None:
                 incoming.write(payload, now)
             else:
@@ -131,27 +132,27 @@ class OpenStreams:
     """The streams on their way through, found by where they come from and where they go to."""
 
     def __init__(self) -> None:
-        self._streams: dict[tuple[Hashable, Hashable], Passing] = {}
+        self.by_number: dict[tuple[Hashable, Hashable], Passing] = {}
         "By link or publisher, and by their number there."
         self._numbers: dict[Hashable, dict[Hashable, None]] = {}
         self._under: dict[Flow, dict[Passing, None]] = {}
 
     def __len__(self) -> int:
-        return len(self._streams)
+        return len(self.by_number)
 
     def get(self, source: Hashable, number: Hashable) -> Passing | None:
         """The stream that a link or publisher knows by a number."""
-        return self._streams.get((source, number))
+        return self.by_number.get((source, number))
 
     def add(self, source: Hashable, number: Hashable, passing: Passing) -> Passing:
         """A stream has begun."""
-        self._streams[source, number] = passing
+        self.by_number[source, number] = passing
         self._numbers.setdefault(source, {})[number] = None
         return passing
 
     def remove(self, source: Hashable, number: Hashable) -> None:
         """A stream has ended."""
-        if self._streams.pop((source, number), None) is not None:
+        if self.by_number.pop((source, number), None) is not None:
             numbers = self._numbers[source]
             del numbers[number]
             if not numbers:
@@ -163,11 +164,11 @@ class OpenStreams:
 
     def from_source(self, source: Hashable) -> list[Passing]:
         """All that come from a link or a publisher."""
-        return [self._streams[source, number] for number in self._numbers.get(source, ())]
+        return [self.by_number[source, number] for number in self._numbers.get(source, ())]
 
     def all(self) -> list[Passing]:
         """Every one."""
-        return list(self._streams.values())
+        return list(self.by_number.values())
 
     def sent(self, flow: Flow, passing: Passing) -> None:
         """A stream is sent to a peer, under a set of its flow."""

@@ -173,8 +173,8 @@ class Paths:
         has to be another for a while, and not the gain of a path. False if nothing follows.
         """
         nearest_us = peer.nearest_srtt_us
-        gone = peer.is_stub or not peer.links
-        if gone or not self._steadiness.is_another(peer.srtt_us, nearest_us):
+        another = self._steadiness.is_another(peer.srtt_us, nearest_us)
+        if not another or peer.is_stub or not peer.links:
             self._differing.pop(peer, None)
             return False
         due = self._differing.setdefault(peer, now + self._steadiness.hold_s)

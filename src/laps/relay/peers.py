@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from laps.auth.bounds import holds
 from laps.errors import ConnectResponseNotReceived, LocalProtocolError
 from laps.relay.outbox import Outbox
-from laps.sessions.peer import SendControl
 from laps.tables import Table
 from laps.types import DataDirection, NodeType, PeerMode, format_node_id
 from laps.wire.peering import SubscribeNodeSetAdv, SubscribeNodeSetWd
@@ -30,10 +29,16 @@ if TYPE_CHECKING:
     from laps.relay.timers import Timers
     from laps.routing.avoided import Avoided
     from laps.routing.forwarding import SnsUpdate
-    from laps.sessions.peer import Effect, PeerSession
+    from laps.sessions.peer import Effect, PeerSession, SendControl
     from laps.sessions.peer import Event as SessionEvent
     from laps.types import NodeId, NodeInfo, SnsId, TrackKey
     from laps.wire.peering import Message
+
+# Names of their own, as they are asked for at each message: members of enums take longer to find.
+CONTROL_ONLY: Final = PeerMode.CONTROL
+DATA_ONLY: Final = PeerMode.DATA
+ONE_WAY: Final = DataDirection.UNIDIRECTIONAL
+STUB: Final = NodeType.STUB
 
 # Two links that both sides dialled within this time are established at the same time: longer than
 # any round trip, shorter than any redial that follows a loss.
@@ -83,23 +88,23 @@ class PeerLink:
     @property
     def has_control(self) -> bool:
         """Whether information bases may be exchanged on it."""
-        return self.mode is not PeerMode.DATA
+        return self.mode is not DATA_ONLY
 
     @property
     def has_data(self) -> bool:
         """Whether data may come or go on it."""
-        return self.mode is not PeerMode.CONTROL
+        return self.mode is not CONTROL_ONLY
 
     @property
     def sends_data(self) -> bool:
         """Whether we may send data on it: one direction is from the side that dialled."""
-        one_way = self.direction is DataDirection.UNIDIRECTIONAL
+        one_way = self.direction is ONE_WAY
         return self.has_data and (self.link.dialled or not one_way)
 
     @property
     def receives_data(self) -> bool:
         """Whether the peer may send data on it."""
-        one_way = self.direction is DataDirection.UNIDIRECTIONAL
+        one_way = self.direction is ONE_WAY
         return self.has_data and not (self.link.dialled and one_way)
 
     def hold(
@@ -203,7 +208,7 @@ class Peer:
     @property
     def is_stub(self) -> bool:
         """Whether it is a child of ours."""
-        return self.info.type is NodeType.STUB
+        return self.info.type is STUB
 
     @property
     def nearest_srtt_us(self) -> int:
@@ -211,7 +216,7 @@ class Peer:
         links = self.links.values()
         if len(links) == 1:
             return next(iter(links)).link.srtt_us
-        able = [it.link.srtt_us for it in links if it.mode is not PeerMode.CONTROL]
+        able = [it.link.srtt_us for it in links if it.mode is not CONTROL_ONLY]
         return min(able or [it.link.srtt_us for it in links], default=0)
 
     @property
@@ -310,17 +315,17 @@ class Links:
 
     def send_on(self, peer_link: PeerLink, message: Message) -> None:
         """Send a message by one link."""
-        for effect in self._encoded(peer_link, message):
-            if isinstance(effect, SendControl):
-                self.write(peer_link, effect)
+        said = self._encoded(peer_link, message)
+        if said is not None:
+            self.write(peer_link, said)
 
-    def _encoded(self, peer_link: PeerLink, message: Message) -> list[Effect | SessionEvent]:
+    def _encoded(self, peer_link: PeerLink, message: Message) -> SendControl | None:
         """One message that cannot be written does not keep others from it."""
         try:
             return peer_link.session.send(message)
         except LocalProtocolError:
             self._counters.unsendable_messages += 1
-            return []
+            return None
 
     def has_room(self, peer_link: PeerLink) -> bool:
         """Whether a word that can wait is sent at once."""
@@ -363,11 +368,10 @@ class Links:
             if (message := outbox.take()) is None:
                 size += LOOK_BYTES
                 continue
-            for effect in self._encoded(peer_link, message):
-                if isinstance(effect, SendControl):
-                    stream_id = effect.stream_id
-                    batch.append(effect.data)
-                    size += len(effect.data)
+            if (said := self._encoded(peer_link, message)) is not None:
+                stream_id = said.stream_id
+                batch.append(said.data)
+                size += len(said.data)
         if batch:
             self._counters.control_sent += len(batch)
             link.send_control(stream_id, b"".join(batch))

@@ -11,6 +11,8 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from msgspec import structs
+
 from laps.relay.framing import DirectStream, Wrapped
 from laps.relay.passing import DROPPED
 from laps.routing.forwarding import FromClient, FromPeer, ToNode
@@ -120,7 +122,7 @@ class Reach:
         if message.target_node_id == self._self_id:
             return False
         if message.hops > 0:
-            self.send(message.target_node_id, replace(message, hops=message.hops - 1))
+            self.send(message.target_node_id, structs.replace(message, hops=message.hops - 1))
         return True
 
     def send(self, node_id: NodeId, message: Travelling, turn: int = 0) -> bool:

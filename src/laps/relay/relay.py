@@ -83,6 +83,7 @@ class Relay:
         """`epoch` is the time of day in seconds: sequence numbers go on from it after a restart."""
         self.self_info = self_info
         self.role = role
+        self._is_stub = role is Role.STUB
         self.rules = RULES[role]
         self.settings = settings
         self.counters = RelayCounters()
@@ -133,7 +134,7 @@ class Relay:
             self._timers,
             corrections,
             epoch,
-            is_stub=role is Role.STUB,
+            is_stub=self._is_stub,
             keeps=self.rules.keeps_subscribes or settings.reflect,
             own=frozenset(hash_track(own).full_name_hash for own in tracks_of(self_info.id)),
         )
@@ -325,9 +326,9 @@ class Relay:
         peer_link = self.links.peer_links.get(link.id)
         if peer_link is None or peer_link.peer is None:
             return False
-        if self.role is Role.STUB:
+        if self._is_stub:
             self._nearest_edge.review(now)
-        return self._paths.srtt_changed(peer_link.peer, now) or self.role is Role.STUB
+        return self._paths.srtt_changed(peer_link.peer, now) or self._is_stub
 
     # -- clients -----------------------------------------------------------------------------------
 

@@ -128,7 +128,9 @@ def sizes_of(relay: Whole) -> dict[str, int]:
 
 
 def contents(relay: Whole, *others: object, with_peers: bool) -> dict[str, int]:
-    """How full each container of a relay is, and of what else there is, by class and attribute.
+    """How full the containers of a relay are, and of what else there is, by class and attribute.
+
+    Those that are empty are left out.
 
     `with_peers`: what there is of each link, peer and node is left out.
     """
@@ -150,7 +152,7 @@ def _counted(roots: tuple[object, ...], *, with_peers: bool) -> dict[str, int]:
 
 
 def _containers(roots: tuple[object, ...]) -> dict[int, tuple[Sized, list[str]]]:
-    """Each container once, with all the attributes that it is known by.
+    """Each container with something in it once, with all the attributes that it is known by.
 
     Those of all the objects that the roots are made of, by their attributes alone.
     """
@@ -163,7 +165,7 @@ def _containers(roots: tuple[object, ...]) -> dict[int, tuple[Sized, list[str]]]
         kinds = map(_kind, map(type, map(itemgetter(1), named)))
         for name, value in compress(named, kinds):
             is_container, is_part = _kind(type(value)) or (False, False)  # type: ignore[arg-type]
-            if is_container:
+            if is_container and value:
                 _, titles = found.setdefault(id(value), (value, []))
                 titles.append(f"{type(part).__name__}.{name}")
             if is_part and id(value) not in seen:

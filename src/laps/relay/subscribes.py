@@ -400,8 +400,8 @@ class SubscribeExchange:
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
-        if self._is_busy:
-            return 0.0
+        if self._reviews or self._unconfirmed or self._known or self._subscribes.is_purging:
+            return 0.0  # as `_is_busy`, which is asked less often
         due = self._subscribes.next_expiry
         if not self._orphans:
             return due

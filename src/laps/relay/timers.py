@@ -59,7 +59,7 @@ class Timers:
     def look(self) -> float | None:
         """As `next`; what is added from now on may be sooner."""
         self.is_sooner = False
-        return self.next
+        return self._calls[0][0] if self._calls else None
 
     def at(self, when: float, call: Callable[[float], None]) -> None:
         """Make a call at a time, with the time."""

@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, Protocol
 
+from msgspec import Struct
+
 from laps.errors import (
     CloseCode,
     ConnectNotReceived,
@@ -58,6 +60,9 @@ class State(Enum):
     REFUSED = auto()
 
 
+# A name of its own, as it is asked for at each message: a member of an enum takes longer to find.
+ESTABLISHED: Final = State.ESTABLISHED
+
 _OPENING: Final = frozenset({MessageType.CONNECT, MessageType.CONNECT_RESPONSE})
 
 # What an opening message is in each state, and what anything else is.
@@ -74,8 +79,7 @@ _EXPECTED: Final[dict[State, tuple[MessageType | None, type[RemoteProtocolError]
 # -- what comes out --------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class SendControl:
+class SendControl(Struct):
     """Write this on the control stream."""
 
     stream_id: int
@@ -142,8 +146,7 @@ class ProofAwaited:
     """The other side has said who it is, and not proved it: `give_up` ends the wait."""
 
 
-@dataclass(slots=True)
-class ControlReceived:
+class ControlReceived(Struct):
     """A control message of an established session."""
 
     message: Message
@@ -232,11 +235,11 @@ class PeerSession:
         """How much of an unfinished message is held."""
         return self._control.unfinished_bytes
 
-    def send(self, message: Message) -> list[Effect | Event]:
-        """Say something on the control stream of now."""
-        if self._control_stream is None or self.state is not State.ESTABLISHED:
-            return []
-        return [SendControl(self._control_stream, encode(message, codecs=self._codecs))]
+    def send(self, message: Message) -> SendControl | None:
+        """Say something on the control stream of now; None: nothing may be said."""
+        if self._control_stream is None or self.state is not ESTABLISHED:
+            return None
+        return SendControl(self._control_stream, encode(message, codecs=self._codecs))
 
     def receive(self, stream_id: int, data: bytes, now: float = 0.0) -> list[Effect | Event]:
         """Take bytes of a bidirectional stream; raises what the connection is closed with."""
@@ -248,7 +251,7 @@ class PeerSession:
         self._control.feed(data)
         for message in self._control:
             self.control_messages += 1
-            if self.state is State.ESTABLISHED and message.message_type not in _OPENING:
+            if self.state is ESTABLISHED and message.message_type not in _OPENING:
                 # Whoever asks for no proof may be given one all the same.
                 if not isinstance(message, Authorization):
                     out.append(ControlReceived(message))

@@ -10,7 +10,9 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+from msgspec import Struct
 
 from laps.tracks.ports import Answers, Unhurried
 from laps.types import AnnounceInfo, NodeId, TrackHash, TrackName, hash_bytes, hash_track
@@ -19,7 +21,7 @@ from laps.wire.buffer import Incomplete, decode_varint, encode_varint
 from laps.wire.subscribe import encode_subscribe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from laps.relay.relay import Relay
     from laps.sim.clock import Clock
@@ -45,8 +47,8 @@ PRIORITY: Final = 128
 RETURN_S: Final = 0.2
 
 
-class ObjectId(NamedTuple):
-    """One object of one publisher, wherever it goes."""
+class ObjectId(Struct, frozen=True, cache_hash=True):
+    """One object of one publisher, wherever it goes; it is looked up at every node on the way."""
 
     publisher: int
     track: int
@@ -407,19 +409,22 @@ class SubgroupReader:
         """Whether the bytes so far end in the middle of something."""
         return bool(self._unread) or self._group is None
 
-    def read(self, data: bytes | memoryview) -> list[tuple[int, int, int]]:
+    def read(self, data: bytes | memoryview) -> Sequence[tuple[int, int, int]]:
         """Publisher, group and number of each object that these bytes complete."""
-        self._unread += data
+        view, start = self._unread + data, 0
+        if len(view) <= self._wanted:
+            self._unread = view
+            return ()
         found: list[tuple[int, int, int]] = []
-        if len(self._unread) <= self._wanted:
-            return found
         try:
             if self._group is None:
-                self._read_header()
-            while len(self._unread) > self._wanted:
-                found.append(self._read_object())
+                start = self._read_header(view)
+            while len(view) - start > self._wanted:
+                made, start = self._read_object(view, start)
+                found.append(made)
         except Incomplete:
             pass
+        self._unread = view[start:]
         return found
 
     @property
@@ -434,8 +439,8 @@ class SubgroupReader:
         self._next += 1
         return True
 
-    def _read_header(self) -> None:
-        view = self._unread
+    def _read_header(self, view: bytes) -> int:
+        """Read what a stream begins with; where that ends."""
         kind, offset = decode_varint(view)
         alias, offset = decode_varint(view, offset)
         group, offset = decode_varint(view, offset)
@@ -446,30 +451,31 @@ class SubgroupReader:
             raise ValueError(f"a stream starts with type {kind} and alias {alias}")
         self.alias = alias
         self._group = group
-        self._unread = view[offset + 1 :]
+        return offset + 1
 
-    def _read_object(self) -> tuple[int, int, int]:
-        view = self._unread
-        if view[0] < 0x40 and len(view) > 2 and view[1] & 0xC0 == 0x40:  # as nearly all are
-            delta, size, start = view[0], (view[1] & 0x3F) << 8 | view[2], 3
+    def _read_object(self, view: bytes, at: int) -> tuple[tuple[int, int, int], int]:
+        """Publisher, group and number of the object at a place, and where it ends."""
+        if view[at] < 0x40 and len(view) > at + 2 and view[at + 1] & 0xC0 == 0x40:
+            # as nearly all are
+            delta, size, start = view[at], (view[at + 1] & 0x3F) << 8 | view[at + 2], at + 3
         else:
-            delta, start = decode_varint(view)
+            delta, start = decode_varint(view, at)
             size, start = decode_varint(view, start)
         if (delta and self._next) or size < _PAYLOAD.size:
             raise ValueError(f"an object has delta {delta} and {size} bytes")
-        if len(view) - start < size:
-            self._wanted = start + size - 1
+        end = start + size
+        if len(view) < end:
+            self._wanted = end - at - 1
             raise Incomplete
         self._wanted = 0
-        publisher, group, number = _PAYLOAD.unpack_from(view, start)
+        made = _, group, number = _PAYLOAD.unpack_from(view, start)
         # A stream that goes on with one that broke off begins behind what that had.
         self._next = self._next or delta
         if group != self._group or number != self._next:
             expected = f"object {self._next} of group {self._group}"
             raise ValueError(f"a stream has object {number} of group {group}, not {expected}")
         self._next += 1
-        self._unread = view[start + size :]
-        return publisher, group, number
+        return made, end
 
 
 def read_datagram(data: bytes) -> tuple[int, int, int] | None:

@@ -35,9 +35,7 @@ class Clock:
 
     def call_at(self, time: float, call: Callable[[], None]) -> None:
         """As `at`, for what is called most often."""
-        if time < self.now:
-            time = self.now
-        heappush(self._queue, (time, next(self._order), call))
+        heappush(self._queue, (time if time > self.now else self.now, next(self._order), call))
 
     def after(self, delay_s: float, callback: Callable[..., None], *args: object) -> None:
         """Make a call in a while."""

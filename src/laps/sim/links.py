@@ -207,7 +207,7 @@ class Outgoing:
         if self.over or not link.is_open:
             self.over = True
             return False
-        data, size, lane = bytes(data), len(data), link.lane
+        size, lane = len(data), link.lane
         if not self.urgent:
             lane.traffic.stream_bytes += size
             if lane.busy_until and lane.busy_until - link.cable.clock.now > self._patience_s:
@@ -216,16 +216,15 @@ class Outgoing:
                 return False
         if fin:
             self._end()
-        waits = link.cable.is_cut or link.held
         # One byte cannot be cut; whether others are is drawn here, as nothing is called as often.
         if size < 2 or link.random() >= lane.conditions.split:
-            if waits:
-                link.held.append(partial(self.arrive, data, fin, False))
+            if link.cable.is_cut or link.held:
+                link.held.append(partial(self.arrive, bytes(data), fin, False))
             else:
-                self.arrive(data, fin, False)
+                self.arrive(bytes(data), fin, False)
             return True
-        pieces = link.pieces_of(data)
-        last = len(pieces) - 1
+        pieces = link.pieces_of(bytes(data))
+        waits, last = link.cable.is_cut or link.held, len(pieces) - 1
         for index, piece in enumerate(pieces):
             if waits:
                 link.held.append(partial(self.arrive, piece, fin and index == last, index > 0))
@@ -559,9 +558,9 @@ class LinkEnd:
 
     def measure(self) -> bool:
         """Take a sample of the round trip time; whether that changed anything."""
-        noise = self.lane.conditions.noise
-        before = self._srtt_s
-        sample = self.cable.rtt_s
+        there, back = self.cable.lanes
+        noise, before = self.lane.conditions.noise, self._srtt_s
+        sample = there.conditions.delay_s + back.conditions.delay_s
         if noise:
             sample *= 1 + (2 * noise * self.random() - noise)
         after = before + SRTT_GAIN * (sample - before) if before else sample
@@ -574,9 +573,12 @@ class LinkEnd:
     def pieces_of(self, data: bytes) -> list[bytes]:
         """The pieces in which a write arrives that is cut."""
         # As `randrange` would draw them, in half the time.
-        below, most = self.cable.clock.below, len(data) - 1
-        places = sorted({1 + below(most) for _ in range(1 + below(3))})
-        return [data[i:j] for i, j in pairwise((0, *places, len(data)))]
+        below, size = self.cable.clock.below, len(data)
+        places = {1 + below(size - 1) for _ in range(1 + below(3))}
+        if len(places) == 1:
+            (place,) = places
+            return [data[:place], data[place:]]
+        return [data[i:j] for i, j in pairwise((0, *sorted(places), size))]
 
     def transmit_frame(self, receive: Callable[..., None], *args: object) -> None:
         """Have something received at the other end that is reliable and in no order."""

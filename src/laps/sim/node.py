@@ -250,26 +250,31 @@ class SimNode:
         relay, edge = self.relay, self.edge
         if relay is None or edge is None:
             return
-        now, left, is_data = self.clock.now, len(pieces), stream_id & 2
-        passed = alone = self._alone
+        now, is_data, passed = self.clock.now, stream_id & 2, self._alone
+        *before, data = pieces
         if is_data:
-            whole = pieces[0] if left == 1 else b"".join(pieces)
+            whole = b"".join(pieces) if before else data
             self._trace.data(link, self.node_id, stream_id, whole, fin, now)
             passed = self._joined.get(link.passed) or self._join(link.passed)
         now += self._ahead_s
-        for piece in pieces:
-            left -= 1
+        for piece in before:
+            self.passed = passed
+            try:
+                relay.link_data(link, stream_id, piece, False, now)
+            except RemoteProtocolError as error:
+                self._violated(link, error)
+            self.passed = self._alone
+            self._perform(relay, edge, now)
+            if not link.is_open:
+                break
+        else:
             # As `_call` and `flowed`, written out: nothing is called as often.
             self.passed = passed
             try:
-                relay.link_data(link, stream_id, piece, fin and not left, now)
+                relay.link_data(link, stream_id, data, fin, now)
             except RemoteProtocolError as error:
                 self._violated(link, error)
-            self.passed = alone
-            if left:
-                self._perform(relay, edge, now)
-                if not link.is_open:
-                    break
+            self.passed = self._alone
         if not is_data or relay.is_due or edge.is_due or relay.events:
             self.touched()
 
@@ -325,10 +330,10 @@ class SimNode:
         """Take the round trip times of now."""
         if self.is_frozen:
             return
-        follows = False
+        follows, relay, now = False, self.relay, self.now
         for link in list(self.links.values()):
-            if link.measure() and self.relay is not None:
-                follows |= self.relay.link_srtt(link, self.now)
+            if link.measure() and relay is not None:
+                follows |= relay.link_srtt(link, now)
         if follows:
             self.touched()
 

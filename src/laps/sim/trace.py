@@ -7,8 +7,10 @@ is wrong about it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from laps.errors import RemoteProtocolError
 from laps.sim.clients import ObjectId, SubgroupReader, read_datagram
@@ -18,8 +20,8 @@ from laps.wire.objects import (
     DataStreamDecoder,
     ExistingStreamHeader,
     NewStreamHeader,
+    ObjectType,
     decode_datagram,
-    decode_object_header,
 )
 
 if TYPE_CHECKING:
@@ -33,9 +35,11 @@ if TYPE_CHECKING:
 # still, or in the cache of one that sends it again.
 STOOD_STILL_S: Final = 0.5
 
+# A plain number, as it is compared with a byte.
+EXISTING_STREAM: Final = int(ObjectType.EXISTING_STREAM)
 
-@dataclass(slots=True)
-class _Stream:
+
+class _Stream(Struct):
     decoder: DataStreamDecoder = field(default_factory=DataStreamDecoder)
     reader: SubgroupReader = field(default_factory=SubgroupReader)
     track: int = 0
@@ -46,7 +50,7 @@ class _Stream:
     unread: bytes = b""
     "The beginning of an object that follows another and is not whole."
     wanted: int = 0
-    "How long it has to be before it is looked at again."
+    "How long that has to be before it is looked at again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +71,7 @@ class Loop:
         return f"{self.made} came back to {node} after {self.lasted_s:.3f} s by way of {way}"
 
 
-@dataclass(slots=True)
-class Trail:
+class Trail(Struct):
     """The way of one object."""
 
     began: float
@@ -111,52 +114,51 @@ class Trace:
             stream = self._streams[link][stream_id]
         except KeyError:
             stream = self._streams.setdefault(link, {})[stream_id] = _Stream()
-        made = stream.known.get(data) if stream.is_between and not stream.unread else None
-        try:
-            if made is not None and stream.reader.passes(made.group, made.number):
-                self._arrived(link, to, made, now)  # as nearly always
-            else:
-                for made in self._read(stream, data):
+        if stream.unread:
+            data = stream.unread + data
+        if len(data) < stream.wanted:
+            stream.unread = data
+        else:
+            made = stream.known.get(data) if stream.is_between else None
+            try:
+                if made is not None and stream.reader.passes(made.group, made.number):
+                    stream.unread, stream.wanted = b"", 0  # as nearly always
                     self._arrived(link, to, made, now)
-        except (RemoteProtocolError, ValueError) as error:
-            self.violations.append(f"to {format_node_id(to)}: {error}")
-            self._streams[link][stream_id] = _Stream()
+                else:
+                    for made in self._read(stream, data):
+                        self._arrived(link, to, made, now)
+            except (RemoteProtocolError, ValueError) as error:
+                self.violations.append(f"to {format_node_id(to)}: {error}")
+                self._streams[link][stream_id] = _Stream()
         if fin:
             del self._streams[link][stream_id]
 
     def _read(self, stream: _Stream, data: bytes) -> Iterable[ObjectId]:
         """The objects that these bytes complete."""
-        if stream.unread:
-            data = stream.unread + data
-            if len(data) < stream.wanted:
-                stream.unread = data
-                return ()
-            stream.unread = b""
+        stream.unread, stream.wanted = b"", 0
         if not stream.is_between:
             return self._decode(stream, data)
-        known = stream.known.get(data)
-        if known is not None and stream.reader.passes(known.group, known.number):
-            return (known,)
-        stream.wanted = _size_of_one(data)
-        if len(data) < stream.wanted:
-            stream.unread = data
+        size = _size_of_one(data)
+        if len(data) < size:
+            stream.unread, stream.wanted = data, size
             return ()
         found = self._decode(stream, data)
-        if len(data) == stream.wanted and len(found) == 1:
+        if len(data) == size and len(found) == 1:
             stream.known[data] = found[0]
         return found
 
     def _decode(self, stream: _Stream, data: bytes) -> list[ObjectId]:
         found: list[ObjectId] = []
-        reader = stream.reader
-        for event in stream.decoder.feed(data):
+        reader, decoder = stream.reader, stream.decoder
+        payload = decoder.inside(data)
+        for event in decoder.feed(data) if payload is None else (payload,):
             if isinstance(event, NewStreamHeader):
                 stream.track = event.full_name_hash
                 stream.known = self._known.setdefault(stream.track, {})
             elif not isinstance(event, ExistingStreamHeader):
                 for publisher, group, number in reader.read(event):
                     found.append(ObjectId(publisher, stream.track, group, number, False))
-        stream.is_between = reader.is_between and stream.decoder.is_between
+        stream.is_between = reader.is_between and decoder.is_between
         return found
 
     def datagram(self, link: LinkEnd, to: NodeId, data: bytes, now: float) -> None:
@@ -187,21 +189,23 @@ class Trace:
         self._streams.pop(link, None)
 
     def _arrived(self, link: LinkEnd, to: NodeId, made: ObjectId, now: float) -> None:
-        link.other.lane.traffic.copies += 1
+        other = link.other
+        other.lane.traffic.copies += 1
         trail = self.trails.get(made)
         if trail is None:
             trail = self.trails[made] = Trail(now, now)
         elif now - trail.moved > STOOD_STILL_S:
             trail.began = now
         trail.moved, reached = now, trail.reached
-        if to in link.passed:
-            first = max(reached.get(to, 0.0), trail.began)
-            self.loops.append(Loop(made, to, link.passed, now - first, now))
-        elif to in reached:
-            self.repeats.append((made, to))
-        if to not in reached:
+        before = reached.get(to)
+        if before is None:
             reached[to] = now
-        hop = link.other.host.node_id, to
+        if to in link.passed:
+            first = max(before or 0.0, trail.began)
+            self.loops.append(Loop(made, to, link.passed, now - first, now))
+        elif before is not None:
+            self.repeats.append((made, to))
+        hop = other.host.node_id, to
         trail.hops.append(self._hops.setdefault(hop, hop))
 
 
@@ -210,15 +214,15 @@ def _size_of_one(data: bytes) -> int:
 
     0 if that cannot be told: they are not one object of a publisher in one later data object.
     """
-    header = decode_object_header(data)
-    if header is None:
+    if len(data) < 2:
         return len(data) + 1
-    if not isinstance(header, ExistingStreamHeader):
+    if data[1] != EXISTING_STREAM:
         return 0
-    end = header.header_length + header.data_length
     try:
-        _, start = decode_varint(data, header.header_length)
-        size, start = decode_varint(data, start)
+        size, start = decode_varint(data, 2)
+        _, inner = decode_varint(data, start)
+        inner_size, inner = decode_varint(data, inner)
     except Incomplete:
         return len(data) + 1
-    return end if start + size == end else 0
+    end = start + size
+    return end if start == data[0] and inner + inner_size == end else 0

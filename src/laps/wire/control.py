@@ -7,7 +7,7 @@ What breaks the document is refused both ways: from the peer as `InvalidMessageT
 import struct
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final, NamedTuple, NoReturn, Self
+from typing import Final, NoReturn, Self
 
 from laps.errors import InvalidEncoding, InvalidMessageType, LocalProtocolError, RemoteProtocolError
 from laps.wire.buffer import Cursor
@@ -48,16 +48,13 @@ def encode(message: Message, *, codecs: Mapping[int, Codec] = CODECS) -> bytes:
     return _HEADER.pack(PROTOCOL_VERSION, kind, len(body)) + body
 
 
-class _Header(NamedTuple):
-    codec: Codec
-    body_start: int
-    body_end: int
-
-
 def _decode_header(
     view: memoryview, offset: int, codecs: Mapping[int, Codec], max_message_length: int
-) -> _Header | None:
-    """Read the header as soon as it is there, so that nothing waits for a body nobody wants."""
+) -> tuple[Codec, int, int] | None:
+    """Read the header as soon as it is there, so that nothing waits for a body nobody wants.
+
+    How the body is read, where it begins, and where it ends.
+    """
     if len(view) - offset < _HEADER.size:
         return None
     version, message_type, length = _HEADER.unpack_from(view, offset)
@@ -70,11 +67,10 @@ def _decode_header(
         problem = f"message_length {length} is more than {max_message_length}"
         raise InvalidEncoding(f"{codec.message.message_type.name}: {problem}")
     start = offset + _HEADER.size
-    return _Header(codec, start, start + length)
+    return codec, start, start + length
 
 
-def _decode_body(view: memoryview, header: _Header) -> Message:
-    codec, start, end = header
+def _decode_body(view: memoryview, codec: Codec, start: int, end: int) -> Message:
     if codec.recurs and end - start <= MAX_REMEMBERED_LENGTH:
         return _decode_recurring(codec, bytes(view[start:end]))
     return _decode_fields(codec, view[start:end])
@@ -106,9 +102,9 @@ def decode(
     """The message at `offset` and the offset behind it, or None when more bytes are needed."""
     view = memoryview(view)
     header = _decode_header(view, offset, codecs, max_message_length)
-    if header is None or header.body_end > len(view):
+    if header is None or header[2] > len(view):
         return None
-    return _decode_body(view, header), header.body_end
+    return _decode_body(view, *header), header[2]
 
 
 class ControlDecoder:
@@ -175,23 +171,25 @@ class ControlDecoder:
             self._raise_failure(self._failure)
         if not self._view:
             raise StopIteration
+        view, needed = self._view, _HEADER.size
         try:
-            header = _decode_header(
-                self._view, self._offset, self._codecs, self._max_message_length
-            )
-            if header is not None and header.body_end <= len(self._view):
-                message = _decode_body(self._view, header)
-                self._offset = header.body_end
-                if self._offset == len(self._view):
-                    self._view = memoryview(b"")
-                    self._offset = 0
-                return message
+            header = _decode_header(view, self._offset, self._codecs, self._max_message_length)
+            if header is not None:
+                codec, start, end = header
+                if end <= len(view):
+                    message = _decode_body(view, codec, start, end)
+                    self._offset = end
+                    if end == len(view):
+                        self._view = memoryview(b"")
+                        self._offset = 0
+                    return message
+                needed = end - self._offset
         except RemoteProtocolError as error:
             self._failure = error
             self._view = memoryview(b"")
             raise
-        self._needed = header.body_end - self._offset if header else _HEADER.size
-        self._unfinished += self._view[self._offset :]
+        self._needed = needed
+        self._unfinished += view[self._offset :]
         self._view = memoryview(b"")
         self._offset = 0
         raise StopIteration

@@ -5,9 +5,9 @@ or its length in front, and a count is checked against the bytes that are there.
 """
 
 import struct
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from enum import IntEnum
+from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -68,40 +68,35 @@ class ExtensionType(IntEnum):
 # --- messages --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Authorization(Message):
+class Authorization(Message, frozen=True):
     """The sender proves who it is: right after CONNECT, or after CONNECT_RESPONSE with code 0."""
 
     message_type = ExtensionType.AUTHORIZATION
     token: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class NodeMetricsAdv(Message):
+class NodeMetricsAdv(Message, frozen=True):
     """How a node is doing; the newest word replaces the one before, so there is no withdrawal."""
 
     message_type = ExtensionType.NODE_METRICS
     node_metrics: NodeMetrics
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceInfoAdv(Message):
+class NamespaceInfoAdv(Message, frozen=True):
     """A node has a publisher for a namespace or a track."""
 
     message_type = ExtensionType.NAMESPACE_INFO_ADV
     namespace_info: NamespaceInfo
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceInfoWd(Message):
+class NamespaceInfoWd(Message, frozen=True):
     """A node has no publisher left for a namespace or a track."""
 
     message_type = ExtensionType.NAMESPACE_INFO_WD
     namespace_info: NamespaceInfo
 
 
-@dataclass(frozen=True, slots=True)
-class GoAway(Message):
+class GoAway(Message, frozen=True):
     """The sender is about to leave: use other ways."""
 
     message_type = ExtensionType.GOAWAY
@@ -111,8 +106,7 @@ class GoAway(Message):
     """host:port to dial instead; empty where the sender knows of none."""
 
 
-@dataclass(frozen=True, slots=True)
-class RelayRequest(Message):
+class RelayRequest(Message, frozen=True):
     """A control message of MoQT draft 16 for a node that need not be a peer."""
 
     message_type = ExtensionType.RELAY_REQUEST
@@ -125,8 +119,7 @@ class RelayRequest(Message):
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class RelayResponse(Message):
+class RelayResponse(Message, frozen=True):
     """The answer to a request, for the node that asked."""
 
     message_type = ExtensionType.RELAY_RESPONSE
@@ -153,6 +146,9 @@ class HaveKind(IntEnum):
     "All that came before the group, or was not missing."
 
 
+# So many requests for repair are remembered, as they were read.
+MOST_REMEMBERED: Final = 64
+
 _HAVE_KINDS: Final = tuple(HaveKind)
 
 
@@ -165,8 +161,7 @@ class Have(NamedTuple):
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class RepairRequest(Message):
+class RepairRequest(Message, frozen=True):
     """A relay on the way of a track is gone: send what is missing to the source of this."""
 
     message_type = ExtensionType.REPAIR_REQUEST
@@ -180,8 +175,7 @@ class RepairRequest(Message):
     have: tuple[Have, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RepairResponse(Message):
+class RepairResponse(Message, frozen=True):
     """What was asked for is on its way."""
 
     message_type = ExtensionType.REPAIR_RESPONSE
@@ -196,16 +190,14 @@ class RepairResponse(Message):
     """The node that what is live comes by to the one that asked, as far as this one knows; or 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class SetSilent(Message):
+class SetSilent(Message, frozen=True):
     """Nothing is heard of where the data of a set comes from: some of it may be missing."""
 
     message_type = ExtensionType.SET_SILENT
     sns_id: SnsId
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSilent(Message):
+class NodeSilent(Message, frozen=True):
     """Nothing is heard of a peer of the sender's: who has an idle link to it had better ask it."""
 
     message_type = ExtensionType.NODE_SILENT
@@ -223,8 +215,7 @@ class Urgency(IntEnum):
     "Something that it goes to reads, and is about to lose some of it."
 
 
-@dataclass(frozen=True, slots=True)
-class SetPressed(Message):
+class SetPressed(Message, frozen=True):
     """How it is with what is sent under a set; said again as long as it holds."""
 
     message_type = ExtensionType.SET_PRESSED
@@ -498,15 +489,22 @@ def _decode_repair(cursor: Cursor) -> RepairRequest:
         cursor.take(_REPAIR.size, "hops, node ids, request_id, full_name_hash and age_ms")
     )
     count = _decode_count(cursor, "have_count", 4, MAX_HAVE)
-    have = tuple(_decode_have(cursor, count))
+    have, size = _decode_have(bytes(cursor.view[cursor.offset :]), count)
+    cursor.offset += size
     return RepairRequest(
         hops, NodeId(source), NodeId(target), request_id, TrackKey(key), age_ms, have
     )
 
 
-def _decode_have(cursor: Cursor, count: int) -> Iterator[Have]:
-    """All at once: there may be hundreds, and each relay on the way reads them."""
-    view, offset = cursor.view, cursor.offset
+@lru_cache(maxsize=MOST_REMEMBERED)
+def _decode_have(view: bytes, count: int) -> tuple[tuple[Have, ...], int]:
+    """All at once, and how long they are: there may be hundreds.
+
+    They come again: who asks does so more than once, and in a simulation relays on the way read
+    them in one process.
+    """
+    have: list[Have] = []
+    offset = 0
     try:
         for _ in range(count):
             kind, group, subgroup, number = _SHORT_HAVE.unpack_from(view, offset)
@@ -518,10 +516,10 @@ def _decode_have(cursor: Cursor, count: int) -> Iterator[Have]:
                 group, offset = decode_varint(view, offset + 1)
                 subgroup, offset = decode_varint(view, offset)
                 number, offset = decode_varint(view, offset)
-            yield Have(_HAVE_KINDS[kind], group, subgroup, number)
+            have.append(Have(_HAVE_KINDS[kind], group, subgroup, number))
     except (Incomplete, struct.error):
         raise InvalidEncoding("the message ends inside have") from None
-    cursor.offset = offset
+    return tuple(have), offset
 
 
 def _encode_repaired(message: RepairResponse) -> bytes:

@@ -5,9 +5,10 @@ headers are read and written beside it. What is made per object or per chunk is 
 """
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
+
+from msgspec import Struct
 
 from laps.errors import (
     InvalidEncoding,
@@ -40,8 +41,7 @@ MAX_HEADER_LENGTH = 31
 """NEW_STREAM with the longest data_length."""
 
 
-@dataclass(slots=True)
-class DatagramHeader:
+class DatagramHeader(Struct):
     """Ahead of the data of a datagram."""
 
     sns_id: SnsId
@@ -51,8 +51,7 @@ class DatagramHeader:
     """Where the data starts."""
 
 
-@dataclass(slots=True)
-class NewStreamHeader:
+class NewStreamHeader(Struct):
     """Ahead of the first object of a stream; it holds for all that follow."""
 
     sns_id: SnsId
@@ -65,8 +64,7 @@ class NewStreamHeader:
     """Where the data starts."""
 
 
-@dataclass(slots=True)
-class ExistingStreamHeader:
+class ExistingStreamHeader(Struct):
     """Ahead of every later object of a stream."""
 
     data_length: int
@@ -246,18 +244,26 @@ class DataStreamDecoder:
             return False
         return self._expected_type == _EXISTING_STREAM_TYPE
 
-    def whole(self, data: bytes) -> memoryview | None:
-        """The payload of the next bytes, if they are a later object and nothing else.
+    def inside(self, data: bytes) -> bytes | memoryview | None:
+        """The payload of the next bytes, if all that they hold of it is of one object.
 
-        Nearly all are. Of others nothing is read: they are for `feed`.
+        They may begin with its header, if that is a later object's; nearly all are like that. Of
+        others nothing is read: they are for `feed`.
         """
-        if self._remaining or self._unfinished or len(data) <= MAX_HEADER_LENGTH:
+        size = len(data)
+        if self._remaining:
+            if size > self._remaining or not size:
+                return None
+            self._remaining -= size
+            return data
+        if self._unfinished or size <= MAX_HEADER_LENGTH:
             return None
         if not self._expected_type == data[1] == _EXISTING_STREAM_TYPE:
             return None
         length, start = decode_varint(data, _EXISTING_STREAM.size)
-        if start != data[0] or start + length != len(data) or self._failure is not None:
+        if start != data[0] or start + length < size or self._failure is not None:
             return None
+        self._remaining = start + length - size
         return memoryview(data)[start:]
 
     def finish(self) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from laps.telemetry.records import KINDS
 from laps.types import NodeMetrics, parse_node_id
@@ -123,7 +124,7 @@ def test_a_group_that_grows_large_ends_before_its_minute(net: TelemetryNet) -> N
 
 def test_node_says_what_the_relay_is_and_does(net: TelemetryNet) -> None:
     relay = net.relay("1:1")
-    relay.self_info = replace(relay.self_info, latitude=47.5, longitude=-122.25)
+    relay.self_info = structs.replace(relay.self_info, latitude=47.5, longitude=-122.25)
     said = net.report(relay, region="us-west", capacity_bps=10**9, version="9.9")
     other = net.relay("1:2")
     net.wire(relay, other)

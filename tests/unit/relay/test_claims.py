@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from laps.relay import claims, failover
 from laps.relay.roles import Role
@@ -118,7 +119,7 @@ def test_a_withdrawal_takes_back_a_peer_s_own_way_alone(net: ProvingNet) -> None
     relay, liar = joined(net)
     honest = net.proving(HONEST)
     net.join(honest, relay)
-    liar.say(NodeInfoWd(replace(honest.self_info, path=())))
+    liar.say(NodeInfoWd(structs.replace(honest.self_info, path=())))
     assert relay.nodes.best(honest.id) is not None
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from laps.relay.roles import Role
 from laps.types import NodeInfo, NodePathItem, NodeType, PeerMode, format_node_id, parse_node_id
@@ -305,7 +305,7 @@ def test_a_node_that_says_something_else_of_itself_is_told_anew() -> None:
     before = via("3:1", ("2:1", 30))
     left.say(NodeInfoAdv(before))
     net.run(3.0)
-    left.say(NodeInfoAdv(replace(before, contact="elsewhere")))
+    left.say(NodeInfoAdv(structs.replace(before, contact="elsewhere")))
     net.run(3.0)
     assert [message.node_info.contact for message in right.heard_of(NodeInfoAdv)] == [
         "at 3:1",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from laps.infobase import nodes as nodes_module
 from laps.infobase.nodes import Nodes
@@ -351,7 +351,7 @@ def test_subscribes_that_are_not_said_again_are_withdrawn_some_at_a_time(
     net.wire(other, relay)
     tracks = [f"a/{number}" for number in range(MANY)]
     wants(peer, "2:1", *tracks)
-    other.say(NodeInfoAdv(replace(peer.info, path=(NodePathItem(other.id, 1000),))))
+    other.say(NodeInfoAdv(structs.replace(peer.info, path=(NodePathItem(other.id, 1000),))))
     net.wires[0].cut()
     net.run(1.0)
     assert len(relay.subscribes) == MANY

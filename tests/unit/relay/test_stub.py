@@ -354,7 +354,7 @@ def test_a_stub_that_joined_a_stream_late_and_leaves_leaves_nothing(home: Home) 
     assert contents(home.edge, with_peers=True)["Reach._joined"]
     home.net.unsubscribe(home.stub, home.sub, "a/x")
     home.net.run(20.0)
-    assert not contents(home.edge, with_peers=True)["Reach._joined"]
+    assert "Reach._joined" not in contents(home.edge, with_peers=True)
 
 
 def test_what_a_stub_may_not_say_is_counted_and_ignored(home: Home) -> None:

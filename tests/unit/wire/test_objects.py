@@ -231,20 +231,21 @@ def test_payload_beside_headers_is_a_view() -> None:
 
 
 @pytest.mark.parametrize("size", [40, 100, 20_000])
-def test_a_later_object_that_comes_alone_and_whole_is_read_at_once(size: int) -> None:
+def test_a_later_object_that_comes_alone_is_read_at_once(size: int) -> None:
     later = encode_existing_stream_header(size) + bytes(size)
     decoder = DataStreamDecoder()
-    assert decoder.whole(later) is None  # the stream has not begun
+    assert decoder.inside(later) is None  # the stream has not begun
     decoder.feed(encode_new_stream_header(SnsId(1), TrackKey(2), 3, 4, 2) + b"a")
-    assert decoder.whole(later) is None  # an object is under way
-    decoder.feed(b"b")
-    payload = decoder.whole(later)
-    assert payload is not None
-    assert bytes(payload) == bytes(size)
-    for other in (later[:-1], later + b"x", later + later, b"\x03\x07" + later[2:]):
-        assert decoder.whole(other) is None
+    assert decoder.inside(later) is None  # an object is under way, and this is more
+    assert decoder.inside(b"b") == b"b"
+    for data in (later, later[:35], later[35:], later[:-1], later[-1:]):
+        payload = decoder.inside(data)
+        assert payload is not None
+        assert not any(payload)
+    for other in (later + b"x", later + later, b"\x03\x07" + later[2:], later[:31]):
+        assert decoder.inside(other) is None
     decoder.feed(later[:1])
-    assert decoder.whole(later) is None  # a header is
+    assert decoder.inside(later) is None  # a header is under way
     decoder.feed(later[1:])
     decoder.finish()
 
