@@ -295,9 +295,10 @@ class _Chunk(Struct):
             stream.tail = None
         if end.is_open and not stream.is_gone:
             end.passed = stream.passed
+            size = sum(map(len, self.pieces)) if stream.urgent else 0
             host.link_data(end, stream.stream_id, self.pieces, self.fin)
-            if stream.urgent:
-                stream.link.control_read(sum(map(len, self.pieces)))
+            if size:
+                stream.link.control_read(size)
 
 
 class LinkEnd:

@@ -246,18 +246,18 @@ class SimNode:
             self._call(link, partial(self.relay.link_opened, link, self.now, link.mode))
 
     def link_data(self, link: LinkEnd, stream_id: int, pieces: list[bytes], fin: bool) -> None:
-        """As `Host`."""
+        """As `Host`; the last piece is taken off the list."""
         relay, edge = self.relay, self.edge
         if relay is None or edge is None:
             return
         now, is_data, passed = self.clock.now, stream_id & 2, self._alone
-        *before, data = pieces
+        data = pieces.pop()
         if is_data:
-            whole = b"".join(pieces) if before else data
+            whole = b"".join((*pieces, data)) if pieces else data
             self._trace.data(link, self.node_id, stream_id, whole, fin, now)
             passed = self._joined.get(link.passed) or self._join(link.passed)
         now += self._ahead_s
-        for piece in before:
+        for piece in pieces:
             self.passed = passed
             try:
                 relay.link_data(link, stream_id, piece, False, now)
