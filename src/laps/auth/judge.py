@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laps.auth import cat, cose, jwt
 from laps.auth.grants import Grant
@@ -42,8 +42,7 @@ class Revoked:
     """By their key id."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Verified:
+class _Verified(NamedTuple):
     """What is remembered of a token whose signature was checked."""
 
     grant: Grant

@@ -43,10 +43,12 @@ def scope_below(namespace: Iterable[bytes], actions: frozenset[Action]) -> Scope
 
 def parts_of(path: str) -> tuple[bytes, ...]:
     """The namespace that a path is."""
-    return tuple(part.encode() for part in path.split("/") if part)
+    return tuple([part.encode() for part in path.split("/") if part])
 
 
 def _paths(value: object, claim: str) -> list[str]:
-    if not isinstance(value, str | list):
+    if isinstance(value, str):
+        value = [value]
+    elif not isinstance(value, list):
         raise malformed(f"{claim} must be a path or a list of paths")
-    return [text_of(path, claim) for path in ([value] if isinstance(value, str) else value)]
+    return [text_of(path, claim) for path in value]

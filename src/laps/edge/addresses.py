@@ -15,8 +15,9 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from laps.auth.grants import NO_LIMITS
 from laps.buckets import Bucket
-from laps.edge.shares import NO_LIMITS, Account, Limit, OverLimit, Whose
+from laps.edge.shares import Account, Limit, OverLimit, Whose
 from laps.types import is_in_network
 
 if TYPE_CHECKING:

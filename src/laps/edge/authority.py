@@ -87,6 +87,8 @@ class Authority:
 
     def read(self, token_type: int, token: bytes, now: float) -> list[Grant]:
         """What a token allows, by each set of keys that knows it; AuthError if none does."""
+        if self.verifier is not None and not self.origins:
+            return [self.verifier.verify(token_type, token, now + self.wall_s)]
         grants, errors = [], []
         for verifier in self._verifiers():
             try:
