@@ -118,7 +118,7 @@ class Authority:
         now: float,
     ) -> Grant:
         """The grant that an action depends on; AuthError if none allows it."""
-        origin = self.origins.find(namespace, name)
+        origin = self.origins.find(namespace, name) if self.origins else None
         if origin is None and self.verifier is None:
             return self.public
         # Who watches a prefix that is wider than an origin is shown what its keys allow below it.
