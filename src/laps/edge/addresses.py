@@ -48,7 +48,7 @@ class Knock(Enum):
     PROVE = "prove"
     "Its address has to be proved first."
     DROP = "drop"
-    "The relay has too many: whoever sends it does so again before long."
+    "The relay has too many, or its address no time: whoever sends it does so again before long."
 
 
 class IdleTime:
@@ -144,6 +144,9 @@ class Addresses:
         """The first packet of a handshake; OverLimit if it is refused, of a proved address only."""
         address = self._of(host, now)
         if address is not None:
+            # A handshake takes milliseconds: whoever has had its time gets no more by new ones.
+            if address.taken is not None and address.taken.is_spent(now):
+                return Knock.DROP if proved else Knock.PROVE
             refusal = self._refusal(address, now, proved=proved)
             if refusal is not None and not proved:
                 return Knock.PROVE
