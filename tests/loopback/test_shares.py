@@ -20,6 +20,7 @@ from laps.bench.hostile import MOST_MB, relay
 from laps.bench.hostile_clients import HALF, Attacker
 from laps.bench.relay_process import peak_bytes, rss_bytes
 from laps.config import QuicConfig
+from laps.edge.addresses import IdleTime, Knock
 from laps.edge.shares import Limit
 from laps.errors import HandshakeFailed, RequestRefused
 from laps.net.quic import Endpoint
@@ -34,9 +35,9 @@ from laps.wire.moqt.messages import (
     SubscribeNamespace,
     TrackStatus,
 )
-from support.engines import Recorder
+from support.engines import Recorder, identity
 from support.hostile import ATTACKS, SOURCE, attacking
-from support.loopback import on_loop, until
+from support.loopback import TRUST, dialling, on_loop, until
 from support.runners import lab
 from support.tokens import key
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from laps.bench.hostile_clients import Session
     from laps.client import Connecting
+    from laps.net.connection import Connection
     from laps.net.runner import Runner
 
 DEMO = (b"demo",)
@@ -430,3 +432,48 @@ async def test_hostile_client_that_does_everything_at_once_costs_others_no_objec
         ):
             await carry(target.port, "beside", 2.0)
         assert (peak_bytes(target.pid) - before) / 1e6 < MOST_MB
+
+
+class _Spent:
+    """A door at which every address has had its time, and what it is told of more."""
+
+    def __init__(self) -> None:
+        self.idle = IdleTime()
+        self.took: list[float] = []
+
+    def knock(self, host: str, now: float, *, proved: bool) -> Knock:
+        return Knock.ADMIT
+
+    def left(self, host: str) -> None: ...
+
+    def meter(self, host: str) -> _Spent:
+        return self
+
+    def is_spent(self, now: float) -> bool:
+        return True
+
+    def spend(self, seconds: float, now: float) -> None:
+        self.took.append(seconds)
+
+
+@on_loop
+async def test_the_time_of_a_handshake_counts_for_the_address_once_it_is_proved() -> None:
+    door, unproved = _Spent(), []
+
+    def accept(_: Connection) -> Recorder:
+        unproved.append(list(door.took))
+        return Recorder()
+
+    endpoint = Endpoint.listen(
+        "127.0.0.1", 0, QuicConfig(), ["laps"], identity(), accept, door=door
+    )
+    try:
+        async with dialling() as here:
+            port = endpoint.address[1]
+            await here.connect("127.0.0.1", port, ["laps"], TRUST, lambda _: Recorder())
+            await until(lambda: bool(unproved))
+    finally:
+        await endpoint.close(0, "")
+    assert unproved == [[]]
+    (took,) = door.took
+    assert took > 0

@@ -6,6 +6,7 @@
     paths      the claims root, put and get of moq-relay
     jwt, cat   the two kinds: JSON (those claims and ours) and CBOR (C4M)
     cose       what a CAT is sealed in
+    ed25519    the check of a signature
     keys       one key, and a set of them by key id
     key_files  keys and revocations from files, read again when these change
     judge      Verifier: a token and the time in, a Grant or an AuthError out

@@ -174,6 +174,9 @@ class Limits:
     cache_bytes: int | None = None
 
 
+NO_LIMITS: Final = Limits()
+
+
 @dataclass(frozen=True, slots=True)
 class Grant:
     """What a token that was checked allows its bearer."""
@@ -189,7 +192,7 @@ class Grant:
     """The key that it was checked with; empty for what a relay grants by itself, to everybody."""
     key_fingerprint: bytes = field(default=b"", repr=False)
     """Tells that key from another that was given its id later."""
-    limits: Limits = field(default=Limits())
+    limits: Limits = NO_LIMITS
     revalidate_s: float | None = None
     """`moqt-reval`: how often the token has to be verified again; None: never."""
     origin: str = ""
@@ -201,7 +204,10 @@ class Grant:
         A request about a namespace has no name. A publisher of a namespace is judged again for each
         track that it is asked for, with the name of it: its grant may not have all of them.
         """
-        return any(scope.allows(action, namespace, name) for scope in self.scopes)
+        for scope in self.scopes:  # noqa: SIM110 - each request asks: no generator
+            if scope.allows(action, namespace, name):
+                return True
+        return False
 
     def may_watch(self, prefix: Namespace) -> bool:
         """Whether SUBSCRIBE_NAMESPACE with this prefix makes sense.
@@ -238,8 +244,11 @@ def allowing(
     as each ends at its own time and has its own limits: the one that is returned is the one that
     what is asked for depends on, so it is the one that lasts longest.
     """
-    fit = (grant for grant in grants if grant.allows(action, namespace, name))
-    return max(fit, key=_lasts, default=None)
+    found = None
+    for grant in grants:
+        if grant.allows(action, namespace, name):
+            found = grant if found is None else max(found, grant, key=_lasts)
+    return found
 
 
 def _lasts(grant: Grant) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laps.auth import cat, cose, jwt
 from laps.auth.grants import Grant
@@ -15,6 +15,7 @@ from laps.errors import quote
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from laps.auth.grants import Scope
     from laps.auth.keys import Key, KeySet
     from laps.auth.tokens import Claims, Sealed
 
@@ -42,8 +43,7 @@ class Revoked:
     """By their key id."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Verified:
+class _Verified(NamedTuple):
     """What is remembered of a token whose signature was checked."""
 
     grant: Grant
@@ -105,7 +105,10 @@ class Verifier:
             self._verified.move_to_end(digest)
         # The time is looked at each time, and first when the signature is known to be right: a
         # token of a stranger is of a stranger, expired or not.
-        self._check_time(known, now)
+        self._check_end(known.grant, now)
+        if now < known.not_before:
+            in_s = known.not_before - now + self._skew_s
+            raise AuthError(Reason.NOT_YET_VALID, f"the token is valid in {in_s:.0f} s (nbf, iat)")
         return known.grant
 
     def recheck(self, grant: Grant, now: float) -> None:
@@ -119,8 +122,9 @@ class Verifier:
                 words = f"the key {quote(key.id)} is another than the one of this token"
                 raise AuthError(Reason.UNKNOWN_KEY, words)
             self._check_revoked(key.id, grant.id)
-            _check_scope(grant, key)
-        self._check_time(_Verified(grant, now), now)
+            if key.scope is not None:
+                _check_scope(grant, key, key.scope)
+        self._check_end(grant, now)
 
     def _check(self, token_type: int, token: bytes) -> _Verified:
         sealed, read_claims = open_token(token_type, token)
@@ -152,17 +156,18 @@ class Verifier:
             raise AuthError(Reason.AUDIENCE, words)
         skew = self._skew_s
         grant = Grant(
-            subject=claims.subject,
-            scopes=claims.scopes,
-            until=None if claims.expires is None else claims.expires + skew,
-            id=claims.id,
-            key_id=key.id,
-            key_fingerprint=key.fingerprint,
-            limits=claims.limits,
-            revalidate_s=claims.revalidate_s,
-            origin=self.origin,
+            claims.subject,
+            claims.scopes,
+            None if claims.expires is None else claims.expires + skew,
+            claims.id,
+            key.id,
+            key.fingerprint,
+            claims.limits,
+            claims.revalidate_s,
+            self.origin,
         )
-        _check_scope(grant, key)
+        if key.scope is not None:
+            _check_scope(grant, key, key.scope)
         return _Verified(grant, max(claims.not_before or 0, claims.issued or 0) - skew)
 
     def _check_revoked(self, key_id: str, token_id: str) -> None:
@@ -171,16 +176,11 @@ class Verifier:
         if token_id and token_id in self.revoked.tokens:
             raise AuthError(Reason.REVOKED, f"the token {quote(token_id)} is revoked")
 
-    def _check_time(self, known: _Verified, now: float) -> None:
-        until = known.grant.until
+    def _check_end(self, grant: Grant, now: float) -> None:
+        until = grant.until
         if until is not None and now >= until:
             words = f"the token expired {now - until + self._skew_s:.0f} s ago"
             raise AuthError(Reason.EXPIRED, words)
-        if now < known.not_before:
-            words = (
-                f"the token is valid in {known.not_before - now + self._skew_s:.0f} s (nbf, iat)"
-            )
-            raise AuthError(Reason.NOT_YET_VALID, words)
 
     def _remember(self, digest: bytes, verified: _Verified) -> None:
         self._verified[digest] = verified
@@ -188,8 +188,8 @@ class Verifier:
             self._verified.popitem(last=False)
 
 
-def _check_scope(grant: Grant, key: Key) -> None:
-    if key.scope is not None and not grant.is_within(key.scope):
+def _check_scope(grant: Grant, key: Key, scope: tuple[Scope, ...]) -> None:
+    if not grant.is_within(scope):
         words = f"the token grants more than its key {quote(key.id)} may"
         raise AuthError(Reason.KEY_SCOPE, words)
 
@@ -197,7 +197,8 @@ def _check_scope(grant: Grant, key: Key) -> None:
 def open_token(token_type: int, token: bytes) -> tuple[Sealed, Callable[[bytes], Claims]]:
     """A token taken apart, with what reads its claims once it was checked."""
     if token_type == OUT_OF_BAND:
-        binary = as_cat(token)
+        # A JWT begins with {" in base64, with which no CAT begins.
+        binary = None if token.startswith(b"ey") else as_cat(token)
         if binary is None:
             return jwt.read_sealed(token), jwt.read_claims
         return cose.read_sealed(binary), cat.read_claims

@@ -36,9 +36,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from laps.auth.grants import Action, Limits, Match, MatchType, Scope
+from laps.auth.grants import NO_LIMITS, Action, Limits, Match, MatchType, Scope
 from laps.auth.paths import CONNECTING, read_paths
 from laps.auth.refusals import AuthError, Reason, malformed
 from laps.auth.tokens import (
@@ -65,6 +66,10 @@ _ALGORITHMS: Final = {**{str(one): one for one in Algorithm}, "Ed25519": Algorit
 _ACTIONS: Final = {action.name.lower(): action for action in Action}
 _LIMITS: Final = tuple(limit.name for limit in dataclasses.fields(Limits))
 _MATCHES: Final = {"prefix": MatchType.PREFIX, "suffix": MatchType.SUFFIX}
+
+# Tokens of one key have the same header, letter by letter. With 8 kB each these take half a
+# megabyte at worst.
+MAX_HEADERS: Final = 64
 _MAX_LIMIT: Final = 2**53 - 1  # what every reader of JSON holds exactly
 
 
@@ -76,14 +81,22 @@ def read_sealed(token: bytes) -> Sealed:
         raise malformed("the token is neither a JWT nor a CAT") from None
     if len(parts) != 3:
         raise malformed(f"a JWT has three parts between dots, and this has {len(parts)}")
-    header = read_json_object(read_base64url(parts[0], "the header"), "the header")
+    algorithm, key_id = _read_header(parts[0])
     return Sealed(
-        algorithm=_check_header(header),
-        key_id=None if header.get("kid") is None else text_of(header["kid"], "kid"),
+        algorithm,
+        key_id,
         signed=token[: token.rindex(b".")],
         signature=read_base64url(parts[2], "the signature"),
         payload=read_base64url(parts[1], "the payload"),
     )
+
+
+@lru_cache(MAX_HEADERS)
+def _read_header(text: str) -> tuple[Algorithm, str | None]:
+    """The algorithm and the key id; refusals are not remembered."""
+    header = read_json_object(read_base64url(text, "the header"), "the header")
+    algorithm = _check_header(header)
+    return algorithm, None if header.get("kid") is None else text_of(header["kid"], "kid")
 
 
 def _check_header(header: Mapping[str, object]) -> Algorithm:
@@ -108,12 +121,12 @@ def read_claims(payload: bytes) -> Claims:
     if "cnf" in claims:
         words = "the token is bound to a key (cnf), which cannot be checked here"
         raise AuthError(Reason.UNENFORCED, words)
-    ours = claims.get("laps", {})
-    if not isinstance(ours, dict):
-        raise malformed("laps must be an object")
-    unknown(ours, ("allow", "limits"), "laps")
+    allowed, limits = _ours(claims["laps"]) if "laps" in claims else ((), NO_LIMITS)
+    scopes = read_paths(claims)
+    if allowed:
+        scopes = tuple(dict.fromkeys((*scopes, *allowed)))  # both allow connecting
     return Claims(
-        scopes=tuple(dict.fromkeys((*read_paths(claims), *_allowed(ours.get("allow", []))))),
+        scopes,
         subject=text_of(claims.get("sub", ""), "sub"),
         issuer=text_of(claims.get("iss", ""), "iss"),
         audience=audience_of(claims["aud"]) if "aud" in claims else (),
@@ -121,7 +134,7 @@ def read_claims(payload: bytes) -> Claims:
         expires=_time(claims, "exp"),
         not_before=_time(claims, "nbf"),
         issued=_time(claims, "iat"),
-        limits=_limits(ours.get("limits", {})),
+        limits=limits,
     )
 
 
@@ -130,6 +143,14 @@ def _time(claims: Mapping[str, object], claim: str) -> int | None:
 
 
 # --- the claim `laps` -----------------------------------------------------------------------------
+
+
+def _ours(value: object) -> tuple[tuple[Scope, ...], Limits]:
+    if not isinstance(value, dict):
+        raise malformed("laps must be an object")
+    unknown(value, ("allow", "limits"), "laps")
+    limits = _limits(value["limits"]) if "limits" in value else NO_LIMITS
+    return _allowed(value.get("allow", [])), limits
 
 
 def _allowed(value: object) -> tuple[Scope, ...]:

@@ -14,6 +14,7 @@ import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from laps.auth import ed25519
 from laps.auth.bounds import UNBOUNDED, read_bounds
 from laps.auth.paths import CLAIMS, read_paths
 from laps.auth.refusals import AuthError, Reason
@@ -59,18 +60,16 @@ class Key:
     """What tokens of this key can grant at most; None: everything."""
     bounds: Bounds = field(default=UNBOUNDED, repr=False)
     """What a relay with this key may be and say."""
+    public_bytes: bytes = field(init=False, repr=False)
+    """`public` in DER; for HS256 the secret."""
+    fingerprint: bytes = field(init=False, repr=False)
+    """Eight bytes that another key of the same id does not have."""
 
-    @property
-    def fingerprint(self) -> bytes:
-        """Eight bytes that another key of the same id does not have."""
-        return hashlib.sha256(self._public_bytes()).digest()[:8]
-
-    def _public_bytes(self) -> bytes:
-        if self.algorithm is Algorithm.HS256:
-            return bytes(self.public)
-        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
-        return bytes(self.public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
+    def __post_init__(self) -> None:
+        # Once for each key, since every request of a client that shows a token asks for them.
+        public_bytes = _public_bytes(self.algorithm, self.public)
+        object.__setattr__(self, "public_bytes", public_bytes)
+        object.__setattr__(self, "fingerprint", hashlib.sha256(public_bytes).digest()[:8])
 
     def is_half_of(self, other: Key) -> bool:
         """Whether both check the same signatures, and may grant the same."""
@@ -81,26 +80,22 @@ class Key:
         """Whether this key made the signature."""
         if self.algorithm is Algorithm.HS256:
             return hmac.compare_digest(hmac.digest(self.public, signed, "sha256"), signature)
+        if self.algorithm is Algorithm.EDDSA:
+            return ed25519.verifies(self.public, self.public_bytes, signed, signature)
+        return len(signature) == 2 * _COORDINATE_BYTES and self._verifies_es256(signed, signature)
+
+    def _verifies_es256(self, signed: bytes, signature: bytes) -> bool:
         from cryptography.exceptions import InvalidSignature
-
-        try:
-            if self.algorithm is Algorithm.EDDSA:
-                self.public.verify(signature, signed)
-            elif len(signature) == 2 * _COORDINATE_BYTES:
-                self._verify_es256(signature, signed)
-            else:
-                return False
-        except InvalidSignature:
-            return False
-        return True
-
-    def _verify_es256(self, signature: bytes, signed: bytes) -> None:
         from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
         # JOSE and COSE have both numbers side by side, OpenSSL wants them in DER.
         r, s = signature[:_COORDINATE_BYTES], signature[_COORDINATE_BYTES:]
         der = encode_dss_signature(int.from_bytes(r), int.from_bytes(s))
-        self.public.verify(der, signed, _ecdsa())
+        try:
+            self.public.verify(der, signed, _ecdsa())
+        except InvalidSignature:
+            return False
+        return True
 
     def sign(self, data: bytes) -> bytes:
         """The signature of this key; ConfigError if it is a public key."""
@@ -115,6 +110,14 @@ class Key:
 
         numbers = decode_dss_signature(self.private.sign(data, _ecdsa()))
         return b"".join(number.to_bytes(_COORDINATE_BYTES) for number in numbers)
+
+
+def _public_bytes(algorithm: Algorithm, public: Any) -> bytes:
+    if algorithm is Algorithm.HS256:
+        return bytes(public)
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    return bytes(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
 
 
 def _ecdsa() -> Any:
@@ -159,12 +162,13 @@ class KeySet:
                 words = f"the token names no key (kid), and there are {len(self._keys)}"
                 raise AuthError(Reason.UNKNOWN_KEY, words)
             return next(iter(self))
+        key = self._keys.get(key_id)
+        if key is not None:
+            return key
         if not KEY_ID.fullmatch(key_id):
             words = "the key id (kid) has letters that no key id has"
             raise AuthError(Reason.UNKNOWN_KEY, words)
-        if key_id not in self._keys:
-            raise AuthError(Reason.UNKNOWN_KEY, f"no key has the key id {quote(key_id)}")
-        return self._keys[key_id]
+        raise AuthError(Reason.UNKNOWN_KEY, f"no key has the key id {quote(key_id)}")
 
     def signer(self) -> Key:
         """The first key that can sign; ConfigError if there is none."""
@@ -225,12 +229,15 @@ def _material(algorithm: Algorithm, jwk: Mapping[str, object]) -> tuple[Any, Any
 
 
 def _ed25519(x: bytes, d: bytes | None) -> tuple[Any, Any]:
-    from cryptography.hazmat.primitives.asymmetric import ed25519
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+        Ed25519PrivateKey,
+        Ed25519PublicKey,
+    )
 
-    public = ed25519.Ed25519PublicKey.from_public_bytes(x)
+    public = Ed25519PublicKey.from_public_bytes(x)
     if d is None:
         return public, None
-    private = ed25519.Ed25519PrivateKey.from_private_bytes(d)
+    private = Ed25519PrivateKey.from_private_bytes(d)
     if private.public_key() != public:
         raise ValueError("x and d do not belong together")
     return public, private
@@ -318,11 +325,12 @@ def read_pem(data: bytes, name: str) -> Key:
 
 
 def _key_of(key_id: str, public: Any, private: Any) -> Key:
-    from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     if not KEY_ID.fullmatch(key_id):
         raise ConfigError(f"key id {quote(key_id)} must be 1 to 128 of A-Z a-z 0-9 _ . -")
-    if isinstance(public, ed25519.Ed25519PublicKey):
+    if isinstance(public, Ed25519PublicKey):
         return Key(key_id, Algorithm.EDDSA, public, private)
     if isinstance(public, ec.EllipticCurvePublicKey) and isinstance(public.curve, ec.SECP256R1):
         return Key(key_id, Algorithm.ES256, public, private)
@@ -336,10 +344,11 @@ def generate(algorithm: Algorithm, key_id: str = "") -> Key:
         secret = secrets.token_bytes(MIN_SECRET_BYTES)
         jwk = {"kid": key_id, "kty": "oct", "k": write_base64url(secret)}
         return read_jwk(jwk, key_id)
-    from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     private: Any = (
-        ed25519.Ed25519PrivateKey.generate()
+        Ed25519PrivateKey.generate()
         if algorithm is Algorithm.EDDSA
         else ec.generate_private_key(ec.SECP256R1())
     )

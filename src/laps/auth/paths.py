@@ -25,13 +25,17 @@ CONNECTING: Final = Scope(frozenset({Action.CLIENT_SETUP}))
 "Whoever may do something may connect for it: moq-relay's claims have no word for that."
 
 
+_GRANTING: Final = (("put", PUBLISHING), ("get", SUBSCRIBING))
+
+
 def read_paths(claims: Mapping[str, object]) -> tuple[Scope, ...]:
     """What the three claims allow; nothing where `put` and `get` are not there or empty."""
-    root = parts_of(text_of(claims.get("root", ""), "root"))
+    root = parts_of(text_of(claims["root"], "root")) if "root" in claims else ()
     scopes = [
-        scope_below((*root, *parts_of(path)), actions)
-        for claim, actions in (("put", PUBLISHING), ("get", SUBSCRIBING))
-        for path in _paths(claims.get(claim, []), claim)
+        scope_below(root + parts_of(path), actions)
+        for claim, actions in _GRANTING
+        if claim in claims
+        for path in _paths(claims[claim], claim)
     ]
     return (CONNECTING, *scopes) if scopes else ()
 
@@ -43,10 +47,12 @@ def scope_below(namespace: Iterable[bytes], actions: frozenset[Action]) -> Scope
 
 def parts_of(path: str) -> tuple[bytes, ...]:
     """The namespace that a path is."""
-    return tuple(part.encode() for part in path.split("/") if part)
+    return tuple([part.encode() for part in path.split("/") if part])
 
 
 def _paths(value: object, claim: str) -> list[str]:
-    if not isinstance(value, str | list):
+    if isinstance(value, str):
+        value = [value]
+    elif not isinstance(value, list):
         raise malformed(f"{claim} must be a path or a list of paths")
-    return [text_of(path, claim) for path in ([value] if isinstance(value, str) else value)]
+    return [text_of(path, claim) for path in value]

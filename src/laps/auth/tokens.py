@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import binascii
 import json
-from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from laps.auth.grants import Limits, Scope
+from laps.auth.grants import NO_LIMITS, Limits, Scope
 from laps.auth.refusals import malformed
 
 if TYPE_CHECKING:
@@ -31,8 +29,7 @@ class Algorithm(StrEnum):
     HS256 = "HS256"
 
 
-@dataclass(frozen=True, slots=True)
-class Sealed:
+class Sealed(NamedTuple):
     """A token that was taken apart, and not checked."""
 
     algorithm: Algorithm
@@ -45,8 +42,7 @@ class Sealed:
     """The claims, to be read only after the signature was checked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claims:
+class Claims(NamedTuple):
     """What a token says, whatever it is written in."""
 
     scopes: tuple[Scope, ...]
@@ -57,11 +53,14 @@ class Claims:
     expires: int | None = None
     not_before: int | None = None
     issued: int | None = None
-    limits: Limits = field(default=Limits())
+    limits: Limits = NO_LIMITS
     revalidate_s: float | None = None
 
 
 # --- base64 and JSON, taken in one way only -------------------------------------------------------
+
+_STANDARD: Final = bytes.maketrans(b"-_", b"+/")
+_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
 
 def read_base64url(text: str, what: str) -> bytes:
@@ -71,8 +70,9 @@ def read_base64url(text: str, what: str) -> bytes:
     a token would have many spellings, and refusals by its text could be dodged.
     """
     try:
-        data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except (binascii.Error, ValueError):
+        letters = text.encode("ascii").translate(_STANDARD)
+        data = binascii.a2b_base64(letters + b"=" * (-len(letters) % 4))
+    except ValueError:  # binascii.Error is one
         raise malformed(f"{what} is not base64url") from None
     if write_base64url(data) != text:
         raise malformed(f"{what} is not base64url as RFC 7515 has it")
@@ -81,13 +81,17 @@ def read_base64url(text: str, what: str) -> bytes:
 
 def write_base64url(data: bytes) -> str:
     """Base64url without padding."""
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+    letters = binascii.b2a_base64(data, newline=False)
+    return letters.translate(_URL_SAFE, b"=").decode()
 
 
 def read_json_object(data: bytes, what: str) -> dict[str, object]:
     """A JSON object in which no key comes twice: readers differ on which of the two counts."""
     try:
-        value = json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_refuse)
+        text = data.decode().strip(" \t\n\r")  # what JSON calls space, and no more
+        value, end = _JSON.raw_decode(text)
+        if end != len(text):
+            raise ValueError("something follows")
     except (ValueError, RecursionError):
         raise malformed(f"{what} is not JSON in which each key is there once") from None
     if not isinstance(value, dict):
@@ -106,6 +110,9 @@ def _refuse(constant: str) -> object:
     raise ValueError(f"{constant} is not JSON")
 
 
+_JSON: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse)
+
+
 # --- single claims --------------------------------------------------------------------------------
 
 
@@ -113,10 +120,11 @@ def text_of(value: object, claim: str) -> str:
     """A claim that is text, and can be written as UTF-8."""
     if not isinstance(value, str):
         raise malformed(f"{claim} must be text")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise malformed(f"{claim} holds half of a character") from None
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise malformed(f"{claim} holds half of a character") from None
     return value
 
 

@@ -15,8 +15,9 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from laps.auth.grants import NO_LIMITS
 from laps.buckets import Bucket
-from laps.edge.shares import NO_LIMITS, Account, Limit, OverLimit, Whose
+from laps.edge.shares import Account, Limit, OverLimit, Whose
 from laps.types import is_in_network
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Knock(Enum):
     PROVE = "prove"
     "Its address has to be proved first."
     DROP = "drop"
-    "The relay has too many: whoever sends it does so again before long."
+    "The relay has too many, or its address no time: whoever sends it does so again before long."
 
 
 class IdleTime:
@@ -143,6 +144,9 @@ class Addresses:
         """The first packet of a handshake; OverLimit if it is refused, of a proved address only."""
         address = self._of(host, now)
         if address is not None:
+            # A handshake takes milliseconds: whoever has had its time gets no more by new ones.
+            if address.taken is not None and address.taken.is_spent(now):
+                return Knock.DROP if proved else Knock.PROVE
             refusal = self._refusal(address, now, proved=proved)
             if refusal is not None and not proved:
                 return Knock.PROVE

@@ -103,6 +103,7 @@ class Edge:
     def client_closed(self, client: EdgeClient, now: float) -> None:
         """A client has left, with all that it offered and wanted."""
         self.clients.pop(client, None)
+        self.reviews.forget(client)
         self.origins.client_closed(client)
         self.context.connected.pop(client, None)
         client.session.let_go()

@@ -168,5 +168,7 @@ def _values(tokens: Iterable[Token]) -> list[tuple[int, bytes]]:
 
 
 def _in_url(path: str) -> list[str]:
+    if "?" not in path:
+        return []
     query = parse_qsl(urlsplit(path).query)
     return [value for key, value in query if key.lower() in URL_PARAMETERS]

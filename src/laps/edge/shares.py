@@ -21,7 +21,7 @@ from enum import StrEnum
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from laps.auth.grants import Action, Grant, Limits
+from laps.auth.grants import NO_LIMITS, Action, Grant, Limits
 from laps.buckets import Bucket
 from laps.errors import LapsError
 from laps.sessions.half_messages import HalfMessages
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from laps.relay.journal import Journal
-
-NO_LIMITS: Final = Limits()
 
 # Requests come in bursts, when a page is opened: four seconds of them at once are no flood.
 REQUEST_BURST_S: Final = 4.0
@@ -202,7 +200,7 @@ class Shares:
 
     def bearer(self, grant: Grant | None) -> Account | None:
         """The account of whoever shows a token; None where the token has no limits."""
-        if grant is None or grant.limits == NO_LIMITS:
+        if grant is None or grant.limits is NO_LIMITS or grant.limits == NO_LIMITS:
             return None
         who = ("id", grant.id) if grant.id else ("subject", grant.subject)
         # A token with other limits has an account of its own.

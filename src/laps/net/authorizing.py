@@ -14,6 +14,7 @@ from laps.auth.origins import Origin, OriginApi, Origins
 from laps.auth.paths import parts_of, read_paths
 from laps.auth.tokens import Algorithm
 from laps.edge.authority import Authority
+from laps.net.signatures import use_those_of_quic
 
 if TYPE_CHECKING:
     from laps.config import Config, OriginConfig
@@ -30,6 +31,8 @@ class Authorizing:
 
     def __init__(self, config: Config) -> None:
         """ConfigError where the keys cannot be read."""
+        if not use_those_of_quic():
+            log.info("qh3 has no check of Ed25519 that could be used: cryptography checks tokens")
         self.authority = Authority()
         self._own = generate(Algorithm.EDDSA)
         "For what the relay asks at its own door; it is in memory only, and new with each start."

@@ -51,6 +51,8 @@ class Connection:
         "The address that an endpoint's door counts it for, whatever path it has taken since."
         self.meter: Meter | None = None
         "What measures the time that its packets take; None: nobody does."
+        self.handshake_s = 0.0
+        "The time that its handshake has taken, as a server."
         self.certificate = ""
         "SHA-256 of the certificate that the server shows on it, in hexadecimal."
         self._serve_soon = serve_soon

@@ -433,9 +433,7 @@ class Endpoint:
         version, kind, _, destination_cid, source_cid, token = header[:6]
         connection = self._routes.get(destination_cid[:CONNECTION_ID_BYTES])
         if connection is not None:
-            self._receive(connection, [data], addr, now)
-            # Each step of a handshake takes a millisecond: the peer need not wait for the others'.
-            self._pump(connection, now)
+            self._shake(connection, data, addr, now)
         elif self._identity is None or len(data) < MIN_INITIAL_BYTES or not version:
             self.counters.unroutable_datagrams += 1
         elif version != _V1:
@@ -446,6 +444,17 @@ class Endpoint:
             self._receive_initial(data, addr, now, destination_cid, source_cid, token)
         else:
             self.counters.unroutable_datagrams += 1
+
+    def _shake(self, connection: Connection, data: bytes, addr: Address, now: float) -> None:
+        """A step of a handshake; what all of them took counts for the address once it is proved."""
+        began, is_unproved = monotonic(), connection.meter is None
+        self._receive(connection, [data], addr, now)
+        # Each step of a handshake takes a millisecond: the peer need not wait for the others'.
+        self._pump(connection, now)
+        if is_unproved:
+            connection.handshake_s += monotonic() - began
+            if connection.meter is not None:
+                connection.meter.spend(connection.handshake_s, now)
 
     def _receive_initial(
         self,
@@ -527,6 +536,7 @@ class Endpoint:
             client_cid=source_cid,
             resets=self._resets,
         )
+        began = monotonic()
         engine.receive([data], addr, now)
         if not engine.authenticated:
             self.counters.malformed_datagrams += 1
@@ -536,6 +546,7 @@ class Endpoint:
         self._half_open[connection] = None
         self._adopt(connection, destination_cid, engine.cid)
         self._pump(connection, now)
+        connection.handshake_s = monotonic() - began
 
     def _wants_retry(self) -> bool:
         match self._config.retry:

@@ -148,3 +148,27 @@ def test_time_is_measured_by_address_and_not_where_it_has_no_limit() -> None:
         door.arrived(host, 0.0)
     assert door.meter(HOST) is door.meter(HOST) is not None
     assert door.meter("127.0.0.1") is None
+
+
+def test_address_without_time_left_begins_no_handshake() -> None:
+    door = Addresses(Shares(ShareSettings(address_time_share=0.1), Journal()))
+    assert door.knock(HOST, 0.0, proved=True) is Knock.ADMIT
+    meter = door.meter(HOST)
+    assert meter is not None
+    meter.spend(1.0, 0.0)
+    # Anybody can write an address on a packet: its owner is not to be locked out by that.
+    assert door.knock(HOST, 1.0, proved=False) is Knock.PROVE
+    assert door.knock(HOST, 1.0, proved=True) is Knock.DROP
+    assert door.knock("192.0.2.2", 1.0, proved=False) is Knock.ADMIT
+    assert door.knock(HOST, 12.0, proved=True) is Knock.ADMIT
+
+
+def test_address_whose_time_is_spent_may_come_while_the_relay_is_idle() -> None:
+    door = Addresses(Shares(ShareSettings(address_time_share=0.1), Journal()))
+    door.idle.look(0.0, 0.0)
+    door.knock(HOST, 0.0, proved=True)
+    meter = door.meter(HOST)
+    assert meter is not None
+    meter.spend(1.0, 0.0)
+    door.idle.look(0.5, 0.0)
+    assert door.knock(HOST, 0.5, proved=True) is Knock.ADMIT

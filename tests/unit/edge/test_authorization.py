@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -10,6 +11,7 @@ import pytest
 
 from laps.auth.judge import OUT_OF_BAND, Revoked, Verifier
 from laps.auth.paths import read_paths
+from laps.edge import reviewing
 from laps.edge.access import Tokens
 from laps.edge.authority import Authority
 from laps.wire.moqt.codes import DoneCode, RequestCode, SessionCode
@@ -35,6 +37,7 @@ from support.relays import track_name
 from support.tokens import NOW, jwt, key, keys
 
 if TYPE_CHECKING:
+    from laps.edge.client import EdgeClient
     from laps.wire.moqt.dialect import Dialect
     from support.moqt import App
 
@@ -407,6 +410,39 @@ def test_a_token_that_has_to_be_verified_again_is() -> None:
 
 def _fields(grant: Any) -> dict[str, Any]:
     return {name: getattr(grant, name) for name in type(grant).__slots__}
+
+
+def test_sessions_that_come_and_go_leave_nothing_until_their_token_ends() -> None:
+    stage = Stage()
+    grant = token(get=["a"], for_s=3600)
+    stage.app(grant)
+    before = len(stage.edge.context.timers._calls)
+    for _ in range(5):
+        app = stage.app(grant)
+        stage.edge.client_closed(app.client, stage.net.now)
+    assert len(stage.edge.context.timers._calls) == before
+    assert sum(map(len, stage.edge.reviews._waiting.values())) == 1
+
+
+def test_a_thousand_sessions_end_with_their_token_in_several_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reviewing, "MOST_IN_A_TURN", 2)
+    stage = Stage()
+    grant = token(get=["a"], for_s=10)
+    apps = [stage.app(grant) for _ in range(5)]
+    turns: Counter[float] = Counter()
+    look = stage.edge.reviews.one
+
+    def one(client: EdgeClient, now: float) -> None:
+        turns[now] += 1
+        look(client, now)
+
+    monkeypatch.setattr(stage.edge.reviews, "one", one)
+    stage.net.run(11.0)
+    assert all(app.closed is not None for app in apps)
+    assert sorted(turns.values()) == [1, 2, 2]
+    assert not stage.edge.reviews._waiting
 
 
 def test_tokens_do_not_travel_between_relays() -> None:
