@@ -37,6 +37,9 @@ TIME_BURST_S: Final = 0.1
 # then has more than nine tenths of the time, and an hour of idleness is forgotten within a burst.
 IDLE_WORTH: Final = 10.0
 
+# So much of what was counted as idle, and was not, is made up for.
+MOST_OWED_S: Final = 0.1
+
 # With more of them than this, addresses that have nothing and owe nothing are forgotten.
 MANY_ADDRESSES: Final = 10_000
 
@@ -61,15 +64,21 @@ class IdleTime:
         self._began: float | None = None
         "What of the time had not been needed when it was first looked at."
 
-    def look(self, now: float, needed_s: float) -> None:
-        """It is now, and the relay has needed the processor for so long, whether it had it or not.
+    def look(self, now: float, ran_s: float, waited_s: float) -> None:
+        """It is now, and the relay has had the processor for so long, and waited for it so long.
+
+        What it waited counts twice, since other programs want the time that looks idle: where they
+        have a third of it, whoever adds work makes everybody at the relay wait.
 
         Between two looks the clocks may differ by a little: what is too much is made up for later.
         """
-        unneeded_s = now - needed_s
+        unneeded_s = now - ran_s - 2 * waited_s
         if self._began is None:
             self._began = unneeded_s
-        self.total_s = max(self.total_s, unneeded_s - self._began)
+        idle_s = unneeded_s - self._began
+        self.total_s = max(self.total_s, idle_s)
+        # A busy hour that has ended is no reason to keep anybody waiting.
+        self._began = min(self._began, unneeded_s - self.total_s + MOST_OWED_S)
 
 
 class TimeShare:

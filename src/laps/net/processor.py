@@ -1,4 +1,4 @@
-"""How long the thread of a relay has needed the processor, whether it had it or not.
+"""How long the thread of a relay has had the processor, and how long it has waited for it.
 
 On a machine that others use too, a thread that has work to do waits for its turn. By its processor
 time alone it would look idle then.
@@ -17,17 +17,17 @@ LINE_BYTES: Final = 64
 
 
 class Processor:
-    """What the thread that makes it has needed so far."""
+    """What the thread that makes it has had so far."""
 
     def __init__(self, path: str = SCHEDSTAT) -> None:
         self._fd: int | None = None
         with suppress(OSError):
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
-    def needed_s(self) -> float:
-        """How long the thread has run, and has waited to run as far as the system tells."""
-        # How long it ran is in the same line, but only up to the last tick of the scheduler.
-        return thread_time() + self.waited_s()
+    def ran_s(self) -> float:
+        """How long the thread has run."""
+        # The line has it too, but only up to the last tick of the scheduler.
+        return thread_time()
 
     def waited_s(self) -> float:
         """How long the thread has waited to run; 0 where the system does not tell."""

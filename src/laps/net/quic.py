@@ -387,7 +387,8 @@ class Endpoint:
                     self._receive(connection, *batch, now)
                     batches[connection] = ([data], addr)
         if self._door is not None and self._processor is not None:
-            self._door.idle.look(monotonic(), self._processor.needed_s())
+            had = self._processor
+            self._door.idle.look(monotonic(), had.ran_s(), had.waited_s())
         for connection, batch in batches.items():
             self._receive(connection, *batch, now)
         self._serve()

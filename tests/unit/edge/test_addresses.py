@@ -102,21 +102,24 @@ def test_addresses_that_have_nothing_are_forgotten() -> None:
 # -- time ------------------------------------------------------------------------------------------
 
 
-def taken(wants: float, others: float, share: float = 0.1) -> float:
+def taken(wants: float, others: float, share: float = 0.1, slower: float = 1.0) -> float:
     """What an address has of a relay's time, if it and others need so much of each second.
 
-    What comes while the relay works is done next, so that a turn takes as long as there is work.
+    What comes while the relay works is done next, so that a turn takes as long as there is work,
+    or longer by a factor where other programs have the processor in between.
     """
-    idle, now, worked, had, turn = IdleTime(), 100.0, 0.0, 0.0, 0.001
+    idle, now, worked, waited, had, turn = IdleTime(), 100.0, 0.0, 0.0, 0.0, 0.001
     time = TimeShare(share, idle)
     while now < 130.0:
         mine = 0.0 if time.is_spent(now) else wants * turn
         time.spend(mine, now)
         had, work = had + mine, mine + others * turn
         worked += work
-        turn = min(0.02, max(0.001, work))  # what does not fit the socket's buffer is lost
-        now += max(turn, work)
-        idle.look(now, worked)
+        waited += work * (slower - 1)
+        took = work * slower
+        turn = min(0.02, max(0.001, took))  # what does not fit the socket's buffer is lost
+        now += max(turn, took)
+        idle.look(now, worked, waited)
     return had / 30.0
 
 
@@ -132,12 +135,27 @@ def test_time_that_is_idle_is_anybodys() -> None:
     assert 0.2 < taken(wants=1.0, others=0.7) < 0.35
 
 
+def test_time_that_other_programs_want_is_not_idle() -> None:
+    """Half a core is needed here, and every turn takes half as long again: a quarter is left."""
+    assert taken(wants=1.0, others=0.5, slower=1.5) < 0.15
+    assert taken(wants=1.0, others=0.0, slower=1.5) > 0.4  # but alone it has enough
+
+
+def test_time_that_was_not_idle_is_not_owed_for_long() -> None:
+    idle = IdleTime()
+    idle.look(100.0, 0.0, 0.0)
+    idle.look(3700.0, 1200.0, 2400.0)
+    assert idle.total_s == 0.0
+    idle.look(3702.0, 1200.0, 2400.0)
+    assert idle.total_s == pytest.approx(1.9)
+
+
 def test_time_is_not_idle_because_the_clocks_of_two_looks_differ() -> None:
     idle = IdleTime()
     for turn in range(1000):  # busy all the time; every second look comes a millisecond late
-        idle.look(100.0 + 0.01 * turn, 0.01 * turn + 0.001 * (turn % 2))
+        idle.look(100.0 + 0.01 * turn, 0.01 * turn + 0.001 * (turn % 2), 0.0)
     assert idle.total_s == pytest.approx(0.0, abs=0.002)
-    idle.look(115.0, 10.0)
+    idle.look(115.0, 10.0, 0.0)
     assert idle.total_s == pytest.approx(5.0, abs=0.002)
 
 
@@ -165,10 +183,10 @@ def test_address_without_time_left_begins_no_handshake() -> None:
 
 def test_address_whose_time_is_spent_may_come_while_the_relay_is_idle() -> None:
     door = Addresses(Shares(ShareSettings(address_time_share=0.1), Journal()))
-    door.idle.look(0.0, 0.0)
+    door.idle.look(0.0, 0.0, 0.0)
     door.knock(HOST, 0.0, proved=True)
     meter = door.meter(HOST)
     assert meter is not None
     meter.spend(1.0, 0.0)
-    door.idle.look(0.5, 0.0)
+    door.idle.look(0.5, 0.0, 0.0)
     assert door.knock(HOST, 0.5, proved=True) is Knock.ADMIT
