@@ -10,6 +10,7 @@ between; and if it would be the first of its group, while groups begin with numb
 
 from __future__ import annotations
 
+from bisect import insort
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -84,9 +85,11 @@ class GroupOrder:
         `streams` of the group are open or may go on.
         """
         if self._waiting and item.subgroup in self._waiting:
-            self._waiting[item.subgroup].append(item)
-            return True
-        if item.subgroup not in self._given:
+            if item.id != self._next_id:
+                insort(self._waiting[item.subgroup], item, key=_ID)
+                return True
+            # Another stream of the subgroup brings what this one waits for.
+        elif item.subgroup not in self._given:
             others = self._others(streams) - (item.subgroup not in self._closed)
             if self._is_early(item, others):
                 self._waiting[item.subgroup] = [item]

@@ -348,6 +348,19 @@ def test_a_group_waits_for_its_first_object_where_those_before_had_one() -> None
     assert lane.read[-2:] == [(8, 0), (8, 1)]
 
 
+def test_a_group_may_have_its_first_objects_on_another_stream_of_the_same_subgroup() -> None:
+    """A relay that had lost its way has them sent again, after what is live."""
+    lane = Lane()
+    lane.group(7)
+    lane.opened(8)
+    lane.add(8, 3)
+    lane.add(8, 4)
+    lane.opened(8)
+    for number in range(3):
+        lane.add(8, number)
+    assert lane.read[3:] == [(8, number) for number in range(5)]
+
+
 def test_a_group_without_its_first_object_teaches_not_to_wait_for_the_next() -> None:
     lane = Lane()
     lane.group(7)
