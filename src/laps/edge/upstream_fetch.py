@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 FETCH_S: Final = 10.0
 # A relay that is asked and sends nothing may be dead, or on a way that is, which is known by then.
 AGAIN_S: Final = 1.0
+# Where the way to it looks the same, its answer may have been lost on another: it is asked again
+# after this long, and then after twice as long, since some publishers take long to answer.
+UNANSWERED_S: Final = 2.0
 
 
 @dataclass(slots=True)
@@ -141,7 +144,7 @@ class UpstreamFetches:
         self._context.at(when, call)
 
     def _watch(self, fetching: _Fetching) -> None:
-        """Ask again where the way to the relay is another, and give it up in the end."""
+        """Ask again where the way to it is another or it does not answer; give up in the end."""
 
         def look(now: float) -> None:
             fetching.looked_at = now
@@ -149,9 +152,12 @@ class UpstreamFetches:
                 self.close(fetching, now, ok=False)
                 return
             node_id = fetching.fetch.node_id
-            is_silent = now >= max(fetching.moved_at, fetching.asked_at) + AGAIN_S
-            if is_silent and node_id is not None and fetching.way != self._way(node_id):
-                self._ask_again(fetching, now)
+            silent_s = now - max(fetching.moved_at, fetching.asked_at)
+            if node_id is not None and silent_s >= AGAIN_S:
+                fetch, is_another = fetching.fetch, fetching.way != self._way(node_id)
+                is_unheard = fetch.answer is None and silent_s >= UNANSWERED_S * fetch.attempt
+                if is_another or is_unheard:
+                    self._ask_again(fetching, now)
             self._watch(fetching)
 
         if fetching in self._open:

@@ -158,8 +158,10 @@ def test_an_answer_that_is_late_is_none() -> None:
     app = fetching(net, sub)
     net.run(12.0)
     assert app.error == RequestCode.DOES_NOT_EXIST
-    (asked,) = pub.heard_of(Fetch)
-    pub.answer_fetch(asked, (2, 0))
+    asked = pub.heard_of(Fetch)
+    assert len(asked) == 3  # an answer may have been lost on its way
+    for fetch in asked:
+        pub.answer_fetch(fetch, (2, 0))
     net.run(1.0)
     assert pub.closed is None
     net.check_empty()

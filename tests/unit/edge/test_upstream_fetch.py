@@ -11,8 +11,10 @@ from laps.edge import fetching
 from laps.relay.roles import Role
 from laps.sessions.moqt import MoqtLimits
 from laps.tracks import upstream_fetch
+from laps.tracks.sinks import Nowhere
 from laps.tracks.streams import SOURCE_LOST
 from laps.types import Location
+from laps.wire.extensions import RelayResponse
 from laps.wire.moqt.codes import RequestCode, ResetCode
 from laps.wire.moqt.dialect import BETWEEN_RELAYS, DRAFT14, DRAFT16
 from laps.wire.moqt.fetch import EndOfRange, FetchWriter
@@ -35,6 +37,8 @@ from support.relays import App as Plain
 from support.relays import track_name
 
 if TYPE_CHECKING:
+    from laps.types import NodeId
+    from laps.wire.extensions import Travelling
     from laps.wire.moqt.dialect import Dialect
     from support.moqt import App
 
@@ -632,6 +636,32 @@ def test_a_relay_is_asked_again_where_the_way_to_it_has_died() -> None:
     assert not ways.sub.heard_of(FetchOk)
     ways.notice()
     ways.net.run(1.5)
+    assert ways.sub.fetched.places == [(0, 0), (0, 1), (0, 2)]
+    assert ways.sub.fetched.finished
+    ways.net.run(15.0)
+    ways.net.check_empty()
+
+
+def test_a_relay_is_asked_again_where_its_answer_was_lost_by_another_way() -> None:
+    """The way to it looks the same: what came back was lost with a relay that is there again."""
+    ways = Ways()
+    reach = ways.pub.edge.relay.reach
+    send, open_stream = reach.send, reach.open_stream
+    lost: list[RelayResponse] = []
+
+    def lose_first(node_id: NodeId, message: Travelling, turn: int = 0) -> bool:
+        if isinstance(message, RelayResponse) and not lost:
+            lost.append(message)
+            return True
+        return send(node_id, message, turn)
+
+    reach.send = lose_first  # type: ignore[method-assign]
+    reach.open_stream = lambda *_: Nowhere()  # type: ignore[method-assign]
+    ways.sub.fetch("demo/t", (0, 0), (0, 3))
+    ways.net.run(1.0)
+    assert lost
+    reach.open_stream = open_stream  # type: ignore[method-assign]
+    ways.net.run(2.5)
     assert ways.sub.fetched.places == [(0, 0), (0, 1), (0, 2)]
     assert ways.sub.fetched.finished
     ways.net.run(15.0)
