@@ -33,6 +33,15 @@ nightly = pytest.mark.nightly
 # Longer than it takes on any machine that these tests run on; what it takes is measured elsewhere.
 LIMIT_S = 8.0
 
+# A relay in the process of the test.
+HERE = {
+    "peering.listen": "127.0.0.1:0",
+    "clients.listen": "127.0.0.1:0",
+    "relay.node_advertise_s": 0.05,
+    "discovery.enabled": False,
+    "admin.enabled": False,
+}
+
 
 class Relays:
     """One that stays, and two that clients may go to; each a process of its own."""
@@ -167,16 +176,9 @@ async def test_nothing_is_lost_with_a_relay_that_leaves_and_stops_before_it_has_
     monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
     """It has said where to go, and is gone while objects are on their way to it."""
-    values = {
-        "peering.listen": "127.0.0.1:0",
-        "clients.listen": "127.0.0.1:0",
-        "relay.node_advertise_s": 0.05,
-        "discovery.enabled": False,
-        "admin.enabled": False,
-    }
-    stays = Runner(override(Config(), {**values, "node.id": "8:1"}, "test"))
+    stays = Runner(override(Config(), {**HERE, "node.id": "8:1"}, "test"))
     peer = {"node.id": "8:2", "peering.peers": [str(stays.peer_address)]}
-    leaves = Runner(override(Config(), {**values, **peer}, "test"))
+    leaves = Runner(override(Config(), {**HERE, **peer}, "test"))
     read_socket = Endpoint._receive
     is_deaf = False
 
@@ -233,17 +235,10 @@ async def test_objects_come_in_order_when_their_publisher_moves_to_the_relay_of_
     protocol: str,
 ) -> None:
     """What it sent to the other is still on its way when the next object is here."""
-    values = {
-        "peering.listen": "127.0.0.1:0",
-        "clients.listen": "127.0.0.1:0",
-        "relay.node_advertise_s": 0.05,
-        "discovery.enabled": False,
-        "admin.enabled": False,
-    }
-    near = Runner(override(Config(), {**values, "node.id": "8:1"}, "test"))
+    near = Runner(override(Config(), {**HERE, "node.id": "8:1"}, "test"))
     dials = {"node.id": "8:2", "peering.peers": [str(near.peer_address)]}
     way = {"impairment.peers": {str(near.peer_address): {"delay_ms": 200}}}
-    far = Runner(override(Config(), {**values, **dials, **way}, "test"))
+    far = Runner(override(Config(), {**HERE, **dials, **way}, "test"))
     try:
         await until(lambda: bool(near.relay.peers and far.relay.peers))
         written: list[bytes] = []

@@ -3,9 +3,10 @@
     stream A    0 1 2 3 . .     at the relay that the publisher has left, by a long way
     stream B          4 5 6     at the relay that it has moved to, by a short one
 
-The objects of a stream pass as they come. Only a stream that begins after a gap waits, until the
-gap is closed: while another stream of its group is open or may go on, which may bring what lies
-between; and if it would be the first of its group, while groups begin with number 0.
+The objects of a stream pass as they arrive. A stream that begins after a gap waits until the gap is
+closed. It waits only while another stream of the group is open, or may go on, and so may bring what
+is missing. Where the groups before began with number 0, the first stream of a group waits for that
+number too.
 """
 
 from __future__ import annotations

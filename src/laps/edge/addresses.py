@@ -37,7 +37,7 @@ TIME_BURST_S: Final = 0.1
 # then has more than nine tenths of the time, and an hour of idleness is forgotten within a burst.
 IDLE_WORTH: Final = 10.0
 
-# So much of what was counted as idle, and was not, is made up for.
+# Of the time that was counted as idle and was not, this much is taken off later.
 MOST_OWED_S: Final = 0.1
 
 # With more of them than this, addresses that have nothing and owe nothing are forgotten.
@@ -65,19 +65,21 @@ class IdleTime:
         "What of the time had not been needed when it was first looked at."
 
     def look(self, now: float, ran_s: float, waited_s: float) -> None:
-        """It is now, and the relay has had the processor for so long, and waited for it so long.
+        """Count what was idle up to now.
 
-        What it waited counts twice, since other programs want the time that looks idle: where they
-        have a third of it, whoever adds work makes everybody at the relay wait.
+        `ran_s` is how long the relay has had the processor, `waited_s` how long it has waited for
+        it. Waiting counts twice: other programs want the time that looks idle, and whoever is given
+        it makes everybody else at the relay wait.
 
-        Between two looks the clocks may differ by a little: what is too much is made up for later.
+        The clocks may differ by a little between two looks. What was counted too much is taken off
+        later.
         """
         unneeded_s = now - ran_s - 2 * waited_s
         if self._began is None:
             self._began = unneeded_s
         idle_s = unneeded_s - self._began
         self.total_s = max(self.total_s, idle_s)
-        # A busy hour that has ended is no reason to keep anybody waiting.
+        # After a busy hour, idle time counts again at once.
         self._began = min(self._began, unneeded_s - self.total_s + MOST_OWED_S)
 
 
