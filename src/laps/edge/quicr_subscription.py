@@ -175,9 +175,7 @@ class QuicrSubscription(EdgeSubscription):
         if known is None:
             return Location(0, 0)
         if self._wants_all:
-            since = self.stream.since or Location(0, 0)
-            # A publisher that is not there yet has begun anew.
-            return since if since <= _after(known) else Location(0, 0)
+            return _going_on(self.stream.since or Location(0, 0), known)
         if self.intent is Intent.WAIT_UP:
             return Location(known.group + 1, 0)
         return _after(known)
@@ -310,6 +308,10 @@ class QuicrSubscription(EdgeSubscription):
         if status in _ENDS:
             self.queue.ended(group, object_id)
 
+    def repaired(self, now: float) -> None:
+        """As `Subscription.repaired`: go on with what waited for it."""
+        self.pump(now)
+
     # -- what goes out -----------------------------------------------------------------------------
 
     def pump(self, now: float) -> None:
@@ -425,6 +427,19 @@ class QuicrSubscription(EdgeSubscription):
         self.is_stopped = True
         if self._history is not None:
             self._history.cancel(now)
+
+
+def _going_on(since: Location, known: Location) -> Location:
+    """Where a subscriber that has all before a place is to be sent a track, known to be this far.
+
+    A relay may be a group or so less far than the one that the subscriber has left. A publisher
+    that is further behind has begun anew.
+    """
+    if since <= _after(known):
+        return since
+    if since.group <= known.group + 1:
+        return Location(max(known.group - 1, 0), 0)
+    return Location(0, 0)
 
 
 def _end_at(place: Location) -> Location:

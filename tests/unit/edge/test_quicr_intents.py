@@ -227,3 +227,30 @@ def test_who_catches_up_is_sent_what_it_does_not_have(
     net.run(1)
     assert media.places == TRACK[first:]
     assert media.starts[:1] == ([TRACK[first]] if first else [])
+
+
+@pytest.mark.parametrize("to", [False, True], ids=["to stream", "to datagrams"])
+@pytest.mark.parametrize(
+    ("since", "first"),
+    [
+        (Location(7, 2), (7, 2)),
+        (Location(7, 9), (6, 0)),  # the relay that it has left was further in the group,
+        (Location(8, 5), (6, 0)),  # or had the next one
+        (Location(9, 0), (0, 0)),  # the publisher has begun anew
+    ],
+)
+def test_who_catches_up_at_a_relay_that_is_a_little_less_far_is_not_sent_all_again(
+    since: Location, first: tuple[int, int], to: bool
+) -> None:
+    net = MoqtNet()
+    (relay,) = net.chain(1)
+    pub = Publisher(net, datagrams=False)
+    pub.publish()
+    pub.send(*((group, number) for group in range(8) for number in range(2)))
+    net.run(1)
+    media = QuicrApp(net, relay).subscribe("demo/t", CATCH_UP, datagrams=to, since=since)
+    net.run(1)
+    pub.send((8, 0))
+    net.run(1)
+    assert media.places[0] == (first if first != (7, 2) else (8, 0))
+    assert media.places[-1] == (8, 0)
