@@ -32,6 +32,8 @@ class Entry:
     status: int = 0
     has_extensions: bool = True
     "Whether the objects of its stream may have extensions, whichever of them does."
+    ends_group: bool = False
+    "Whether it is the last of its subgroup, and that has the largest object of the group."
 
     @property
     def location(self) -> Location:

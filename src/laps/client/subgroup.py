@@ -45,6 +45,7 @@ class Subgroup:
         "Whether the largest object of the group is one of these."
         self.next_id = 0
         self.ended = False
+        self._newest: Entry | None = None
 
     async def write(
         self,
@@ -89,6 +90,7 @@ class Subgroup:
             int(status),
             bool(self.has_extensions),
         )
+        self._newest = entry
         track.history.add(entry)
         track.open_subgroups[self.group, self.subgroup] = self
         for flow in list(track.flows):
@@ -118,6 +120,8 @@ class Subgroup:
         """No more objects: the relay knows that it has all of them."""
         if not self.ended:
             self.ended = True
+            if self._newest is not None:
+                self._newest.ends_group = self.is_last
             self.track.open_subgroups.pop((self.group, self.subgroup), None)
             for flow in list(self.track.flows):
                 flow.finish(self.group, self.subgroup)

@@ -228,7 +228,9 @@ class Track(Publication[Channel]):
                 self.history.limit,
             )
         closed: dict[tuple[int, int], None] = {}
-        for entry in self.history.since(self._delivered):
+        entries = list(self.history.since(self._delivered))
+        last = {(entry.group, entry.subgroup) for entry in entries if entry.ends_group}
+        for entry in entries:
             if entry.subgroup is None:
                 continue
             key = entry.group, entry.subgroup
@@ -237,7 +239,7 @@ class Track(Publication[Channel]):
                 subgroup.send(flow, entry)
             else:
                 # As it was sent before: relays add it to a stream that broke off.
-                flow.send(entry, has_extensions=entry.has_extensions, end_of_group=False)
+                flow.send(entry, has_extensions=entry.has_extensions, end_of_group=key in last)
                 closed[key] = None
         for group, number in closed:
             flow.finish(group, number)

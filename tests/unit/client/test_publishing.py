@@ -519,18 +519,40 @@ async def test_what_is_sent_again_has_the_header_that_it_had() -> None:
         await track.write(b"b", new_group=True, extensions=[(2, 1)])
         await track.write(b"c", new_group=True)
         await meeting.settle()
-        before = [_has_extensions(bytes(it.data)) for it in meeting.relay.streams.values()]
+        before = [_header(bytes(it.data)).has_extensions for it in meeting.relay.streams.values()]
         meeting.relay.lose()
         await meeting.until(lambda: len(meeting.relays) == 2)
         await meeting.settle()
-        after = [_has_extensions(bytes(it.data)) for it in meeting.relay.streams.values()]
+        after = [_header(bytes(it.data)).has_extensions for it in meeting.relay.streams.values()]
         assert before == after == [False, True, False]
 
 
-def _has_extensions(data: bytes) -> bool:
+@on_loop
+async def test_what_is_sent_again_says_where_its_group_ends() -> None:
+    """Or else who reads groups in order has to wait whether there is more of it."""
+    async with Meeting() as meeting:
+        track = await meeting.session.publish("demo", "t", first_group=0)
+        await track.write(b"whole")
+        track.end_group()
+        layer = track.group(subgroup=1)
+        await layer.write(b"one of several")
+        layer.end()
+        given_up = track.group()
+        await given_up.write(b"there should have been more")
+        given_up.reset()
+        await track.write(b"open", new_group=True)
+        await meeting.settle()
+        meeting.relay.lose()
+        await meeting.until(lambda: len(meeting.relays) == 2)
+        await meeting.settle()
+        headers = [_header(bytes(it.data)) for it in meeting.relay.streams.values()]
+        assert [it.end_of_group for it in headers] == [True, False, False, True]
+
+
+def _header(data: bytes) -> SubgroupHeader:
     header, _ = decode_stream_header(data, DRAFT16)
     assert isinstance(header, SubgroupHeader)
-    return header.has_extensions
+    return header
 
 
 @on_loop
