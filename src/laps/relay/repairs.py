@@ -251,6 +251,27 @@ class Repairs:
         repair.settled_at = max(repair.settled_at, settled_at)
         repair.since = min(repair.since, since)
 
+    def _is_over(self, repair: _Repair, track: Track, now: float) -> bool:
+        """Whether nothing is missing, nobody wants it, or nobody has it."""
+        if not track.is_wanted:
+            return True
+        # Where no way leads to who has it, what is missing may still be had when one does.
+        patience_s = WAIT_S if track.name is None else track.cached.max_age_s
+        if now >= repair.settled_at + patience_s:
+            return True
+        lacking = repair.waits_for or repair.is_lacking or _broken(track)
+        answered = repair.is_answered or self._is_at_source(track)
+        return answered and not lacking and now >= repair.settled_at
+
+    def _is_at_source(self, track: Track) -> bool:
+        """Whether a track is published here and nowhere else: nobody is left to ask.
+
+        Its publisher may have been at the relay that died. It sends again itself what that relay
+        may not have passed on.
+        """
+        here = any(publication.is_established for publication in track.publishers.values())
+        return here and not self.can_ask(track)
+
     def _ask_at(self, repair: _Repair, at: float) -> None:
         repair.next_at = at
         self._count += 1
@@ -260,7 +281,7 @@ class Repairs:
         track = self._tracks.get(repair.key)
         if track is not None and now >= repair.settled_at + WAIT_S:
             self._give_up_streams(repair, track, now)
-        if track is None or _is_over(repair, track, now):
+        if track is None or self._is_over(repair, track, now):
             self._close(repair, track, now)
         else:
             track.in_order.review(track, now)
@@ -326,6 +347,8 @@ class Repairs:
             track.repaired_since = repair.since
             self._give_up_streams(repair, track, now)
             track.in_order.end(track, now)
+            for subscriber in list(track.subscribers.values()):
+                subscriber.repaired(now)
             if track.is_wanted:
                 self._outcome.missing(track, repair.holes, now)
         self._outcome.closed(now)
@@ -454,18 +477,6 @@ class Repairs:
             return False
         flows = [self._sets.flow(it.flow_key) for it in track.publishers.values()]
         return not flows or any(flow is not None and node_id in flow.targets for flow in flows)
-
-
-def _is_over(repair: _Repair, track: Track, now: float) -> bool:
-    """Whether nothing is missing, nobody wants it, or nobody has it."""
-    if not track.is_wanted:
-        return True
-    # Where no way leads to who has it, what is missing may still be had when one does.
-    patience_s = WAIT_S if track.name is None else track.cached.max_age_s
-    if now >= repair.settled_at + patience_s:
-        return True
-    lacking = repair.waits_for or repair.is_lacking or _broken(track)
-    return repair.is_answered and not lacking and now >= repair.settled_at
 
 
 def _broken(track: Track) -> bool:

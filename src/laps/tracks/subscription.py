@@ -80,6 +80,7 @@ class Subscription:
     __slots__ = (
         "_owner",
         "_state",
+        "asked",
         "client",
         "is_new",
         "is_overdue",
@@ -108,6 +109,8 @@ class Subscription:
         "It has waited for a publisher as long as it may."
         self.refused_by: set[NodeId] = set()
         "Relays whose publishers refused, or that have none any more."
+        self.asked: set[NodeId] | None = None
+        "Relays that were asked how far the track is, while none has answered."
         self._owner = owner
         self._state = state
 
@@ -174,6 +177,9 @@ class Subscription:
         """The publisher has begun again with smaller groups."""
         raise NotImplementedError
 
+    def repaired(self, now: float) -> None:
+        """What was missing has come, or nobody has it: it need not be waited for."""
+
     def is_kept_for_later(self) -> bool:
         """Whether what arrives now is not for it yet: it is in the cache, and sent from there.
 
@@ -230,6 +236,9 @@ class PlainSubscriber:
 
     def started_over(self) -> None:
         """As `Subscription.started_over`: it takes whatever comes."""
+
+    def repaired(self, now: float) -> None:
+        """As `Subscription.repaired`: nothing waits here."""
 
 
 Subscriber = Subscription | PlainSubscriber

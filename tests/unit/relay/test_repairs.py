@@ -12,6 +12,7 @@ from laps.relay.repairs import NOBODY, SETTLED_S, WAIT_S
 from laps.relay.roles import Role
 from laps.relay.suspicion import DOUBT_S
 from laps.tracks.streams import SOURCE_LOST
+from laps.types import Location
 from laps.wire.extensions import (
     Have,
     HaveKind,
@@ -22,8 +23,10 @@ from laps.wire.extensions import (
 )
 from support.moqt import MoqtNet
 from support.moqt_streams import Obj, objects_of
+from support.quicr import QuicrApp
 
 if TYPE_CHECKING:
+    from support.quicr import Media
     from support.relays import Wire
 
 
@@ -523,6 +526,40 @@ def test_a_repair_that_brings_everything_says_so_once() -> None:
         ("repaired", "1 track", "no object is lost")
     ]
     assert diamond.edge.repairs.counters.lost_objects == 0
+
+
+def test_a_repair_ends_where_the_publisher_has_come_and_nobody_else_has_the_track() -> None:
+    """Nobody is left to ask: the publisher itself sends again what may not have arrived."""
+    diamond, media = _publisher_moves_to_its_reader()
+    (track,) = [it for it in diamond.edge.tracks if it.subscribers]
+    assert diamond.edge.sizes()["repairs"] == 1
+    diamond.net.run(SETTLED_S)
+    assert not track.is_mending
+    assert diamond.edge.sizes()["repairs"] == 0
+    assert sorted(media.places) == [(0, 0), (0, 1), (1, 0)]
+
+
+def test_what_waits_for_a_repair_goes_on_when_that_is_over_though_nothing_else_comes() -> None:
+    diamond, media = _publisher_moves_to_its_reader()
+    assert media.places == [(0, 0), (0, 1)]  # nobody has said that this is all of the group
+    diamond.net.run(SETTLED_S)
+    assert media.places == [(0, 0), (0, 1), (1, 0)]
+
+
+def _publisher_moves_to_its_reader() -> tuple[Diamond, Media]:
+    diamond = Diamond()
+    media = QuicrApp(diamond.net, diamond.edge).subscribe("demo/t")
+    diamond.pub.stream(diamond.alias, 0, *objects_of(0, 1))
+    diamond.net.run(0.5)
+    for way in diamond.ways:
+        diamond.lose(way[0])
+        diamond.notice(way[0], close=True)
+    pub = diamond.net.app(diamond.edge)
+    alias = pub.publish("demo/t", largest=Location(0, 1))
+    diamond.net.run(0.5)
+    pub.stream(alias, 1, *objects_of(0))
+    diamond.net.run(0.5)
+    return diamond, media
 
 
 @pytest.mark.parametrize("has_publisher", [True, False])
