@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 # Without an answer after this long there will be none.
 ANSWER_S: Final = 5.0
+# A question, or its answer, may be lost with a relay on its way: so it is asked again after this
+# long, and each time after twice as long.
+AGAIN_S: Final = 0.4
 
 
 class Query(Protocol):
@@ -52,9 +55,19 @@ class RelayQueries:
         self._open[request_id] = node_id, query
         relay = self._context.relay
         payload = BETWEEN_RELAYS.encode(message)
-        relay.reach.send(node_id, RelayRequest(MAX_HOPS, relay.id, node_id, request_id, payload))
+        request = RelayRequest(MAX_HOPS, relay.id, node_id, request_id, payload)
+        relay.reach.send(node_id, request)
+        if isinstance(message, TrackStatus):  # or else whoever fetches asks again for what is left
+            self._context.at(now + AGAIN_S, lambda now: self._repeat(request, 1, now))
         self._context.at(now + wait_s, lambda now: self._close(request_id, None, now))
         return request_id
+
+    def _repeat(self, request: RelayRequest, turn: int, now: float) -> None:
+        """Ask again what has not been answered, by another way if there is one."""
+        if request.request_id in self._open:
+            self._context.relay.reach.send(request.target_node_id, request, turn)
+            wait_s = AGAIN_S * 2**turn
+            self._context.at(now + wait_s, lambda now: self._repeat(request, turn + 1, now))
 
     def cancel(self, node_id: NodeId, request_id: int) -> None:
         """A FETCH is no longer wanted."""

@@ -96,10 +96,12 @@ class RelayAsker:
     def _remember(self, key: TrackKey, largest: Location | None, now: float) -> None:
         """It hears how far a track is; its subscribe is on its way, or here already.
 
-        One that is here may be of the time before it was restarted.
+        One that is here may be of the time before it was restarted. It may have asked twice, and
+        have heard the first answer or the second.
         """
         place, told = (self._node_id, key), self._relay.reach.told
-        told[place] = Location(0, -1) if largest is None else largest
+        largest = Location(0, -1) if largest is None else largest
+        told[place] = min(largest, told.get(place, largest))
 
         def forget(_: float) -> None:
             told.pop(place, None)

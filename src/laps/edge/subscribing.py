@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from laps.edge.client import EdgeClient, EdgeSubscription
 from laps.ranges import end_after
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from laps.tracks.track import Track
     from laps.tracks.upstream_fetch import UpstreamFetch
     from laps.types import NodeId
+
+# A relay that is asked may be dead, and not known to be; others that offer the track are asked, one
+# after the other, this much later, or as soon as they offer it.
+NEXT_S: Final = 0.3
 
 
 @dataclass(slots=True)
@@ -222,17 +226,42 @@ class Subscribing:
     def _ask(self, subscription: EdgeSubscription, nodes: list[NodeId], now: float) -> None:
         """Another relay has the track: begin where it is."""
         nodes = [node_id for node_id in nodes if node_id not in subscription.refused_by]
-        if subscription.state is not SubscriptionState.WAITING or not nodes:
-            return
-        subscription.advance(SubscriptionState.ASKING)
-        track = subscription.track
-        self._statuses.ask_relay(track, nodes[0], _Inquiry(self, subscription, nodes[0]), now)
+        if subscription.state is SubscriptionState.WAITING and nodes:
+            subscription.advance(SubscriptionState.ASKING)
+            self._wait_for_answer(subscription, now)
+        if subscription.state is SubscriptionState.ASKING:
+            self._ask_next(subscription, nodes, now)
 
-        def late(now: float) -> None:
-            if subscription.state is SubscriptionState.ASKING:
+    def _ask_next(self, subscription: EdgeSubscription, nodes: list[NodeId], now: float) -> None:
+        """Ask one more of the relays that have the track; the first that answers counts."""
+        asked = subscription.asked
+        if asked is None:
+            return
+        for node_id in [it for it in nodes if it not in asked][:1]:
+            asked.add(node_id)
+            inquiry = _Inquiry(self, subscription, node_id)
+            self._statuses.ask_relay(subscription.track, node_id, inquiry, now)
+
+    def _wait_for_answer(self, subscription: EdgeSubscription, now: float) -> None:
+        """Ask others while there is no answer, and begin without one in the end."""
+        context, track = self._context, subscription.track
+        asked: set[NodeId] = set()
+        subscription.asked = asked
+        late_at = now + context.settings.answer_wait_s
+
+        def look(now: float) -> None:
+            if subscription.asked is not asked:
+                return  # it has been refused, and asks others
+            is_asking = subscription.state is SubscriptionState.ASKING
+            if is_asking and now < late_at:
+                self._ask(subscription, context.elsewhere(track), now)
+                context.at(min(now + NEXT_S, late_at), look)
+                return
+            subscription.asked = None
+            if is_asking:
                 self.establish(subscription, track.largest(), now)
 
-        self._context.at(now + self._context.settings.answer_wait_s, late)
+        context.at(min(now + NEXT_S, late_at), look)
 
     def _give_up(self, subscription: EdgeSubscription, now: float) -> None:
         """Nobody has come who publishes the track."""

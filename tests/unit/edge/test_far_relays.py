@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from laps.edge.subscribing import NEXT_S
 from laps.relay.roles import Role
+from laps.types import Location
 from laps.wire.moqt.messages import Publish, SubscribeOk
 from support.moqt import MoqtNet
 from support.moqt_streams import DRAFTS, NEXT_GROUP, Obj, objects_of
@@ -297,3 +299,44 @@ def test_datagrams_of_a_publisher_that_has_left_are_not_sent_again_in_the_name_o
     net.run(0.5)
     assert [place for place in media.places if place[0] == 0] == []
     assert media.places[-1] == (2, 0)
+
+
+# -- the relay that is asked is dead, and not known to be ------------------------------------------
+
+
+def _dead_and_alive() -> tuple[MoqtNet, App, App, App]:
+    """Three Edges: a subscriber's, and two of publishers, of which the first is silent."""
+    net = MoqtNet()
+    near, *others = (net.relay(f"1:{number}") for number in (1, 2, 3))
+    for relay in (near, *others):
+        net.edge(relay)
+    wires = [net.wire(near, relay, extended=True) for relay in others]
+    net.settle()
+    first, second = map(net.app, others)
+    first.publish("demo/t")
+    net.run(0.5)
+    wires[0].cut(noticed_by=())
+    return net, first, second, net.app(near)
+
+
+def test_another_relay_that_offers_the_track_is_asked_soon() -> None:
+    net, _, alive, sub = _dead_and_alive()
+    alias = alive.publish("demo/t")
+    alive.stream(alias, 4, *objects_of(0))
+    net.run(0.5)
+    sub.subscribe("demo/t")
+    net.run(NEXT_S + 0.1)
+    assert sub.last(SubscribeOk).largest == Location(4, 0)
+
+
+def test_a_relay_that_begins_to_offer_the_track_is_asked_at_once() -> None:
+    net, _, alive, sub = _dead_and_alive()
+    sub.subscribe("demo/t")
+    net.run(NEXT_S)
+    assert not sub.heard_of(SubscribeOk)
+    alias = alive.publish("demo/t")
+    net.run(0.1)
+    assert sub.heard_of(SubscribeOk)
+    alive.stream(alias, 4, *objects_of(0))
+    net.run(2.0)
+    assert sub.places == [(4, 0)]

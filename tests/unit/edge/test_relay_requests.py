@@ -9,7 +9,9 @@ import pytest
 
 from laps.edge.relay_queries import ANSWER_S
 from laps.relay.proofs import ProofPolicy
-from laps.types import Location, NodeId, parse_node_id
+from laps.relay.relay import Relay
+from laps.relay.roles import Role
+from laps.types import Location, NodeId, hash_track, parse_node_id
 from laps.wire.extensions import MAX_HOPS, RelayRequest, RelayResponse
 from laps.wire.moqt.codes import DoneCode, RequestCode
 from laps.wire.moqt.dialect import DRAFT16
@@ -31,7 +33,6 @@ from support.moqt_streams import objects_of
 from support.relays import track_name
 
 if TYPE_CHECKING:
-    from laps.relay.relay import Relay
     from laps.wire.moqt.messages import Message
     from support.moqt import App
 
@@ -86,11 +87,55 @@ def test_what_is_asked_of_nobody_is_answered_by_nothing() -> None:
     net = MoqtNet()
     near, far = net.chain(2)
     assert answers(net, near, parse_node_id("9:9"), TrackStatus(0, NAME)) == [None]
-    assert near.reach.undelivered == 1
+    assert near.reach.undelivered == 4  # it asks again while there may be an answer
     wanted = Fetch(0, StandaloneFetch(NAME, Location(0, 0), Location(1, 0)))
     for message in (TrackStatus(0, NAME), wanted):
         (answer,) = answers(net, near, far.id, message)
         assert getattr(answer, "code", None) == RequestCode.DOES_NOT_EXIST
+
+
+def test_a_question_that_is_lost_is_asked_again() -> None:
+    net, near, far = _two_ways()
+    lost = net.wires[0]
+    lost.cut(noticed_by=())
+    told: list[Message | None] = []
+    net.edges[near].queries.ask(far.id, TrackStatus(0, NAME), Told(told), net.now)
+    net.run(0.5)
+    for end in lost:
+        assert isinstance(end.relay, Relay)
+        end.relay.link_closed(end, net.now)
+    net.run(1.0)
+    (answer,) = told
+    assert getattr(answer, "code", None) == RequestCode.DOES_NOT_EXIST
+
+
+def test_who_is_told_twice_how_far_a_track_is_may_have_heard_the_first_answer() -> None:
+    net, pub, sub = stage(relays=2)
+    alias = pub.publish("demo/t")
+    near, far = sub.edge.relay, pub.edge.relay
+    place = near.id, hash_track(NAME).full_name_hash
+    for group in (4, 5):
+        pub.stream(alias, group, *objects_of(0, 1))
+        net.run(0.1)
+        net.edges[near].queries.ask(far.id, TrackStatus(0, NAME), Told([]), net.now)
+        net.run(0.1)
+    assert far.reach.told[place] == Location(4, 1)
+    net.run(ANSWER_S)
+    assert place not in far.reach.told
+
+
+def _two_ways() -> tuple[MoqtNet, Relay, Relay]:
+    """Two Edges, and two Vias between them; the first wire is on the better way."""
+    net = MoqtNet()
+    near, far = net.relay("1:1"), net.relay("1:2")
+    for relay in (near, far):
+        net.edge(relay)
+    for way in (1, 2):
+        via = net.relay(f"2:{way}", Role.VIA, reflect=True)
+        for end in (near, far):
+            net.wire(end, via, 10 * way, extended=True)
+    net.settle()
+    return net, near, far
 
 
 def test_a_relay_without_clients_says_nothing() -> None:
