@@ -3,8 +3,8 @@
 qh3 is a Rust core behind a Python face. The face is kept for the TLS handshake; once that is
 over, packets, events and streams go straight to and from the core. Everything here leans on
 private names of exactly qh3 2.1.0, which is why the version is pinned and why all of it stands
-in this file, `events.py` and `handshake.py`. What is mended, each with a test of its own in
-`tests/unit/net/test_engine.py`:
+in this file, `events.py`, `handshake.py` and `lost_ends.py`. What is mended, each with a test of
+its own in `tests/unit/net/test_engine.py`:
 
 - a client with a zero-length connection id (Chromium, always) fails the handshake: `handshake.Face`
 - stream limits are fixed at 100 and 103: `handshake.Face`, `handshake.Bridge`
@@ -20,6 +20,7 @@ in this file, `events.py` and `handshake.py`. What is mended, each with a test o
   too short for a client to take (RFC 9000 sections 8.1, 14.1): `handshake.AddressLimit`, `transmit`
 - a stream that ends while its repetition waits breaks the connection: `events.Events`
 - a stream that is repeated after 1,024 others have ended comes twice: `events.Events`
+- the end of a stream is not repeated where the data before it was lost as well: `lost_ends`
 - the face spends a third of the sending time in wrappers and log hooks: `transmit`, `receive`
 
 The order in which to pump it: `receive` or `handle_timer`, then `transmit` until it returns
@@ -48,6 +49,7 @@ from laps.names import visible
 from laps.net import reset
 from laps.net.events import Event, Events
 from laps.net.handshake import Address, AddressLimit, Face
+from laps.net.lost_ends import END_LOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -235,6 +237,9 @@ class Engine:
         if core is None or self.terminated:
             return None
         self._datagram_budget = None
+        if self._events.ends and self.close_state is None:
+            for stream_id in self._events.lost_ends(core, now):
+                self.reset_stream(stream_id, END_LOST)
         poll = core.poll_transmit
         try:
             packet = self._next_held() or poll(now)
@@ -278,8 +283,10 @@ class Engine:
         core = self._core or self._face.core
         if core is None or self.terminated or self._waits_for_room():
             return None
-        timer = core.get_timer()
-        return None if timer is None else timer[1]
+        timer, due = core.get_timer(), self._events.ends.due
+        if timer is None or due is None:
+            return due if timer is None else timer[1]
+        return min(timer[1], due)
 
     def _waits_for_room(self) -> bool:
         """Whether a packet waits until more bytes come from an address without proof.
@@ -336,10 +343,13 @@ class Engine:
         if size:
             self._unsent.add(stream_id)
             self._buffered += size
+        if fin:
+            self._events.ends.written(stream_id, core)
         return True
 
     def reset_stream(self, stream_id: int, code: int) -> None:
         """Give up sending on a stream; nothing happens if it is over already."""
+        self._events.ends.over(stream_id)
         with suppress(ValueError, RuntimeError):
             self._living_core().reset_stream(stream_id, code)
 
@@ -518,6 +528,7 @@ class Engine:
         if self.close_state is None:
             self.close_state = close
             self._paused = False
+            self._events.ends.due = None
             self._unsent.clear()
             self._buffered = 0
             if self.receiver is not None:

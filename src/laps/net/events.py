@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from laps.net.lost_ends import END_LOST, LostEnds
 from laps.ranges import Numbers
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Events:
         """`at_once` is told of what needs no order, while the rest is being put together."""
         self.late: Event | None = None
         "An event that comes behind the streams gathered."
+        self.ends = LostEnds()
         self._at_once = at_once
         self.repeated_streams = 0
         "Streams that came once more after their end, and were passed over."
@@ -105,6 +107,10 @@ class Events:
             self._safe = held.popleft()[1]
         return not held or self._safe != before
 
+    def lost_ends(self, core: QuicConnectionCore, now: float) -> list[int]:
+        """Before sending: the streams whose end will not be sent again."""
+        return self.ends.find(core, now, all_sent=not self._frames_wait)
+
     # -- taking ------------------------------------------------------------------------------------
 
     def gather(self, core: QuicConnectionCore) -> bool:  # noqa: C901 - every chunk comes by here
@@ -139,11 +145,19 @@ class Events:
                     chunks.append(data)
                 size += len(data)
             elif kind in ORDERED:
-                if kind == "stream_reset" and self._is_repeated(event[1]):
-                    continue
+                if kind == "stream_reset":
+                    if self._is_repeated(event[1]):
+                        continue
+                    self.ends.over(event[1])
+                    if event[2] == END_LOST:
+                        streams.setdefault(event[1], [b""])
+                        self._ended.add(event[1])
+                        continue
                 self.late = event
                 break
-            elif kind != "stream_finished":
+            elif kind == "stream_finished":
+                self.ends.over(event[1])
+            else:
                 self._at_once(event)
         self._taken += taken
         return bool(streams) or self.late is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from functools import cache
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -529,3 +530,48 @@ def test_figures_before_the_handshake_are_zero() -> None:
     assert engine.transmit(0.0, 10) is None
     with pytest.raises(ConnectionClosed, match="not connected yet"):
         engine.open_stream(unidirectional=True)
+
+
+# -- ends that are lost ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost", [m for m in product([False, True], repeat=5) if any(m)], ids=str)
+def test_a_stream_ends_whichever_packets_are_lost(lost: tuple[bool, ...]) -> None:
+    """The last data and the end lost together: the core repeats the data alone."""
+    pair = Pair(delay_s=0.03)
+    client, _ = pair.connect()
+    stream_id = client.open_stream(unidirectional=True)
+    client.write(stream_id, bytes(300))
+    pair.run(seconds=1.0)
+    before = pair.packets
+    pair.lost = lambda number: lost[number - before - 1] if number - before <= len(lost) else False
+    client.write(stream_id, bytes(300))
+    pair.run(seconds=0.04)
+    client.write(stream_id, b"", fin=True)
+    pair.run(seconds=10.0)
+    assert stream_id in pair.server_saw.finished
+    assert len(pair.server_saw.data[stream_id]) == 600
+    assert pair.server_saw.resets == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_stream_is_whole_and_ends_on_a_path_that_loses_packets(seed: int) -> None:
+    chance = random.Random(seed)
+    pair = Pair(delay_s=0.03)
+    client, _ = pair.connect()
+    pair.lost = lambda _: chance.random() < 0.05
+    streams: list[int] = []
+    for _ in range(100):
+        now = [client.open_stream(unidirectional=True) for _ in range(3)]
+        for _ in range(5):
+            for stream_id in now:
+                client.write(stream_id, bytes(200))
+            pair.run(seconds=0.04)
+        for stream_id in now:
+            client.write(stream_id, b"", fin=True)
+        streams += now
+    pair.run(seconds=20.0)
+    assert pair.losses
+    assert pair.server_saw.finished == set(streams)
+    assert {len(data) for data in pair.server_saw.data.values()} == {1000}
+    assert pair.server_saw.resets == []
