@@ -93,7 +93,7 @@ class DataDirection(IntEnum):
     BIDIRECTIONAL = 1
 
 
-class NodePathItem(NamedTuple):
+class NodePathItem(Struct, frozen=True, gc=False):
     """A node that passed node information on."""
 
     node_id: NodeId
@@ -105,10 +105,11 @@ _NODE_ID: Final = attrgetter("node_id")
 _SRTT_US: Final = attrgetter("srtt_us")
 
 
-class NodeInfo(Struct, frozen=True, cache_hash=True):
+class NodeInfo(Struct, frozen=True, cache_hash=True, gc=False):
     """What a node says about itself, and the way those words came.
 
-    Relays make and compare many of these, so it is a struct.
+    Relays make and compare many of these, so it is a struct. Nothing in it refers back to it: the
+    collector need not look at it.
     """
 
     id: NodeId
@@ -192,8 +193,7 @@ class Location(NamedTuple):
     object: int
 
 
-@dataclass(frozen=True, slots=True)
-class TrackHash:
+class TrackHash(Struct, frozen=True, cache_hash=True, gc=False):
     """A track as the peering protocol names it, 64 bits each."""
 
     namespace_hash: int

@@ -34,7 +34,7 @@ SessionId = NewType("SessionId", int)
 """A number for each peering session of this relay, never used again while it runs."""
 
 
-class PathCandidate(Struct, frozen=True):
+class PathCandidate(Struct, frozen=True, gc=False):
     """A way to a node: what one session said of it."""
 
     session: SessionId
@@ -53,7 +53,7 @@ class PathCandidate(Struct, frozen=True):
         return len(self.info.path)
 
 
-class Choice(Struct, frozen=True):
+class Choice(Struct, frozen=True, gc=False):
     """The best path to a node, and why."""
 
     path: PathCandidate

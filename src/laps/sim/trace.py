@@ -8,6 +8,7 @@ is wrong about it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 # What nobody saw for so long did not go round: it was in a wire that was cut, in a relay that stood
 # still, or in the cache of one that sends it again.
 STOOD_STILL_S: Final = 0.5
+
+# What an object in a stream begins with, its two headers, fits into this; larger ones are rare.
+HEADERS_BYTES: Final = 8
 
 # A plain number, as it is compared with a byte.
 EXISTING_STREAM: Final = int(ObjectType.EXISTING_STREAM)
@@ -138,7 +142,7 @@ class Trace:
         stream.unread, stream.wanted = b"", 0
         if not stream.is_between:
             return self._decode(stream, data)
-        size = _size_of_one(data)
+        size = _size_of_one(data[:HEADERS_BYTES])
         if len(data) < size:
             stream.unread, stream.wanted = data, size
             return ()
@@ -209,20 +213,22 @@ class Trace:
         trail.hops.append(self._hops.setdefault(hop, hop))
 
 
-def _size_of_one(data: bytes) -> int:
-    """How many bytes there have to be before the object that they begin can be whole.
+@lru_cache(maxsize=1024)  # most objects of a track begin with the same bytes
+def _size_of_one(head: bytes) -> int:
+    """How many bytes there have to be before the object that begins so can be whole.
 
-    0 if that cannot be told: they are not one object of a publisher in one later data object.
+    0 if that cannot be told: it is not one object of a publisher in one later data object.
     """
-    if len(data) < 2:
-        return len(data) + 1
-    if data[1] != EXISTING_STREAM:
+    size = len(head)
+    if size < 2:
+        return size + 1
+    if head[1] != EXISTING_STREAM:
         return 0
     try:
-        size, start = decode_varint(data, 2)
-        _, inner = decode_varint(data, start)
-        inner_size, inner = decode_varint(data, inner)
+        length, start = decode_varint(head, 2)
+        _, inner = decode_varint(head, start)
+        inner_length, inner = decode_varint(head, inner)
     except Incomplete:
-        return len(data) + 1
-    end = start + size
-    return end if start == data[0] and inner + inner_size == end else 0
+        return size + 1 if size < HEADERS_BYTES else 0
+    end = start + length
+    return end if start == head[0] and inner + inner_length == end else 0

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from functools import lru_cache
-from itertools import chain
+from itertools import starmap
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -205,7 +205,7 @@ def _encode_node_info(info: NodeInfo, mode: bytes = b"") -> bytes:
             encode_varint(len(contact)),
             contact,
             _POSITION.pack(info.longitude, info.latitude),
-            struct.pack(f">{2 * len(info.path)}Q", *chain.from_iterable(info.path)),
+            *(_PATH_ITEM.pack(item.node_id, item.srtt_us) for item in info.path),
         )
     )
 
@@ -228,7 +228,7 @@ def _decode_node_info_rest(cursor: Cursor, node_id: NodeId, node_type: NodeType)
     if odd := cursor.remaining % _PATH_ITEM.size:
         raise InvalidEncoding(f"node_path is not a multiple of 16 bytes: {odd} left over")
     _check_path(cursor.remaining // _PATH_ITEM.size)
-    path = tuple(map(NodePathItem._make, _PATH_ITEM.iter_unpack(cursor.rest())))
+    path = tuple(starmap(NodePathItem, _PATH_ITEM.iter_unpack(cursor.rest())))
     return NodeInfo(node_id, node_type, contact, longitude, latitude, path)
 
 

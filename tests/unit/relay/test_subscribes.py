@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from laps.relay.roles import Role
 from laps.tracks.tracks import TrackChange, Tracks
@@ -438,7 +439,8 @@ def test_hashes_that_are_not_those_of_the_name_hide_no_other_track() -> None:
     true = track_hash("a/b/x")
     for number in range(20):
         lie = subscribe_info("1:3", "other/y", number + 1)
-        lie = replace(lie, track_hash=replace(true, full_name_hash=TrackKey(number)))
+        hashes = structs.replace(true, full_name_hash=TrackKey(number))
+        lie = replace(lie, track_hash=hashes)
         liar.say(SubscribeInfoAdv(lie))
     net.subscribe(edge, sub, "a/b/x")
     net.announce(origin, pub, "a")
