@@ -127,19 +127,15 @@ def read_claims(payload: bytes) -> Claims:
         scopes = tuple(dict.fromkeys((*scopes, *allowed)))  # both allow connecting
     return Claims(
         scopes,
-        subject=text_of(claims.get("sub", ""), "sub"),
-        issuer=text_of(claims.get("iss", ""), "iss"),
+        subject=text_of(claims["sub"], "sub") if "sub" in claims else "",
+        issuer=text_of(claims["iss"], "iss") if "iss" in claims else "",
         audience=audience_of(claims["aud"]) if "aud" in claims else (),
-        id=text_of(claims.get("jti", ""), "jti"),
-        expires=_time(claims, "exp"),
-        not_before=_time(claims, "nbf"),
-        issued=_time(claims, "iat"),
+        id=text_of(claims["jti"], "jti") if "jti" in claims else "",
+        expires=time_of(claims["exp"], "exp") if "exp" in claims else None,
+        not_before=time_of(claims["nbf"], "nbf") if "nbf" in claims else None,
+        issued=time_of(claims["iat"], "iat") if "iat" in claims else None,
         limits=limits,
     )
-
-
-def _time(claims: Mapping[str, object], claim: str) -> int | None:
-    return time_of(claims[claim], claim) if claim in claims else None
 
 
 # --- the claim `laps` -----------------------------------------------------------------------------

@@ -36,7 +36,7 @@ def read_paths(claims: Mapping[str, object]) -> tuple[Scope, ...]:
     """What the three claims allow; nothing where `put` and `get` are not there or empty."""
     root = text_of(claims["root"], "root") if "root" in claims else ""
     scopes = [
-        _scope(claim, root, path)
+        _scope(claim, root, text_of(path, claim))
         for claim in _GRANTING
         if claim in claims
         for path in _paths(claims[claim], claim)
@@ -59,9 +59,9 @@ def parts_of(path: str) -> tuple[bytes, ...]:
     return tuple([part.encode() for part in path.split("/") if part])
 
 
-def _paths(value: object, claim: str) -> list[str]:
+def _paths(value: object, claim: str) -> list[object]:
+    if isinstance(value, list):
+        return value
     if isinstance(value, str):
-        value = [value]
-    elif not isinstance(value, list):
-        raise malformed(f"{claim} must be a path or a list of paths")
-    return [text_of(path, claim) for path in value]
+        return [value]
+    raise malformed(f"{claim} must be a path or a list of paths")

@@ -81,18 +81,14 @@ def decode_base64url(letters: bytes, what: str) -> bytes:
         data = binascii.a2b_base64(letters.translate(_STANDARD) + padding)
     except ValueError:  # binascii.Error is one
         raise malformed(f"{what} is not base64url") from None
-    if _encode_base64url(data) != letters:
+    if binascii.b2a_base64(data, newline=False).translate(_URL_SAFE, b"=") != letters:
         raise malformed(f"{what} is not base64url as RFC 7515 has it")
     return data
 
 
 def write_base64url(data: bytes) -> str:
     """Base64url without padding."""
-    return _encode_base64url(data).decode()
-
-
-def _encode_base64url(data: bytes) -> bytes:
-    return binascii.b2a_base64(data, newline=False).translate(_URL_SAFE, b"=")
+    return binascii.b2a_base64(data, newline=False).translate(_URL_SAFE, b"=").decode()
 
 
 def read_json_object(data: bytes, what: str) -> dict[str, object]:
