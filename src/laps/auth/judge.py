@@ -94,8 +94,9 @@ class Verifier:
         digest = blake2b(b"%d " % token_type + token, digest_size=DIGEST_BYTES).digest()
         grant = self._verified.get(digest)
         if grant is None:
-            grant = self._check(token_type, token)
-            self._remember(digest, grant)
+            grant = self._verified[digest] = self._check(token_type, token)
+            if len(self._verified) > self._max_cached:
+                self._verified.popitem(last=False)
         else:
             self._verified.move_to_end(digest)
         # The time is looked at each time, and first when the signature is known to be right: a
@@ -124,21 +125,16 @@ class Verifier:
 
     def _check(self, token_type: int, token: bytes) -> Grant:
         sealed, read_claims = open_token(token_type, token)
-        key = self._key(sealed)
-        self.signatures += 1
-        if not key.verifies(sealed.signed, sealed.signature):
-            words = f"the signature is not that of the key {quote(key.id)}"
-            raise AuthError(Reason.BAD_SIGNATURE, words)
-        return self._granted(read_claims(sealed.payload), key)
-
-    def _key(self, sealed: Sealed) -> Key:
-        """The key that a token is to be checked with, fit for its algorithm and not revoked."""
         key = self._find(sealed.key_id)
         if sealed.algorithm is not key.algorithm:
             words = f"alg is {sealed.algorithm}, and the key {quote(key.id)} is for {key.algorithm}"
             raise AuthError(Reason.ALGORITHM, words)
         self._check_key(key)
-        return key
+        self.signatures += 1
+        if not key.verifies(sealed.signed, sealed.signature):
+            words = f"the signature is not that of the key {quote(key.id)}"
+            raise AuthError(Reason.BAD_SIGNATURE, words)
+        return self._granted(read_claims(sealed.payload), key)
 
     def _find(self, key_id: str | None) -> Key:
         if self._own is not None and key_id == self._own.id:
@@ -180,11 +176,6 @@ class Verifier:
         if until is not None and now >= until:
             words = f"the token expired {now - until + self._skew_s:.0f} s ago"
             raise AuthError(Reason.EXPIRED, words)
-
-    def _remember(self, digest: bytes, grant: Grant) -> None:
-        self._verified[digest] = grant
-        if len(self._verified) > self._max_cached:
-            self._verified.popitem(last=False)
 
 
 def _check_scope(grant: Grant, key: Key, scope: tuple[Scope, ...]) -> None:

@@ -54,9 +54,8 @@ MOST_OF_A_HANDSHAKE: Final = 1.05
 MOST_OF_AN_OBJECT: Final = 1.02
 
 
-# Comparisons in a round: of each case with sessions, and of objects, which differ less.
-SESSIONS_COMPARED: Final = 8
-OBJECTS_COMPARED: Final = 2
+# Comparisons of each case in a round.
+COMPARED: Final = 8
 
 # Before the first turn of a relay: what is imported first, and what Python makes faster once it has
 # run often enough, is not measured.
@@ -129,11 +128,9 @@ class _Bench:
             await _connect(relay, [self._one] * WARM_UP)
             await _connect(relay, self._new_tokens(WARM_UP))
             await _carry(relay, self._one, self._objects)
-        for _ in range(SESSIONS_COMPARED):
-            await self._compare(self.known, plain, guarded)
-            await self._compare(self.new, plain, guarded)
-        for _ in range(OBJECTS_COMPARED):
-            await self._compare(self.carried, plain, guarded)
+        for _ in range(COMPARED):
+            for case in self.cases:
+                await self._compare(case, plain, guarded)
 
     async def _compare(self, case: _Case, plain: RelayProcess, guarded: RelayProcess) -> None:
         order = [plain, guarded, guarded, plain]

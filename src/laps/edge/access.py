@@ -142,7 +142,7 @@ class Access:
         except AuthError as error:
             self._authority.count(Action.CLIENT_SETUP, error)
             raise
-        self.share.join(self.grants, now)
+        self.share.join(shown.grants, now)
 
     def add(self, tokens: Shown, now: float) -> None:
         """More tokens for the session; AuthError or OverLimit if one is refused."""
