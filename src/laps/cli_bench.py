@@ -272,7 +272,7 @@ def bench_admin_command(
 @bench.command("auth", epilog="Example: laps bench auth --rounds 20")
 def bench_auth_command(
     sessions: Annotated[int, typer.Option(min=1, help="So many in a turn.")] = 25,
-    objects: Annotated[int, typer.Option(min=1, help="So many in a turn.")] = 1_000,
+    objects: Annotated[int, typer.Option(min=1, help="So many in a turn.")] = 2_000,
     rounds: Annotated[int, typer.Option(min=1, help="So often, with new relays.")] = 6,
     as_json: AsJson = False,
 ) -> None:
