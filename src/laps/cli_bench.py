@@ -271,9 +271,9 @@ def bench_admin_command(
 
 @bench.command("auth", epilog="Example: laps bench auth --rounds 20")
 def bench_auth_command(
-    sessions: Annotated[int, typer.Option(min=1, help="So many in a turn.")] = 100,
-    objects: Annotated[int, typer.Option(min=1, help="So many in a turn.")] = 5_000,
-    rounds: Annotated[int, typer.Option(min=1, help="Turns with keys, and without.")] = 10,
+    sessions: Annotated[int, typer.Option(min=1, help="So many in a turn.")] = 25,
+    objects: Annotated[int, typer.Option(min=1, help="So many in a turn.")] = 2_000,
+    rounds: Annotated[int, typer.Option(min=1, help="So often, with new relays.")] = 6,
     as_json: AsJson = False,
 ) -> None:
     """What tokens cost a relay: its time for a session and for an object, with keys and without.
@@ -289,7 +289,7 @@ def bench_auth_command(
         _print_line(json.dumps(as_mapping(results), indent=2))
     else:
         caption = (
-            "The processor time of two relays, in turns; ratios are medians of turns side by side."
+            "The processor time of two relays, in turns; ratios are of four turns side by side."
         )
         out.print(
             table_of(results, "A relay that asks for tokens, beside one that does not", caption)

@@ -197,6 +197,8 @@ class Grant:
     """`moqt-reval`: how often the token has to be verified again; None: never."""
     origin: str = ""
     """Whose key that is: the grant counts for names of that origin only; empty: the relay's own."""
+    not_before: float = 0.0
+    """When what it allows begins, as `until`, the skew of clocks taken off."""
 
     def allows(self, action: Action, namespace: Namespace = (), name: bytes | None = None) -> bool:
         """Whether an action on a name is allowed.

@@ -64,25 +64,31 @@ _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
 
 def read_base64url(text: str, what: str) -> bytes:
+    """As `decode_base64url`, of text."""
+    if not text.isascii():
+        raise malformed(f"{what} is not base64url")
+    return decode_base64url(text.encode(), what)
+
+
+def decode_base64url(letters: bytes, what: str) -> bytes:
     """Bytes from base64url without padding, and from nothing that only resembles it.
 
     Python's decoder skips what it does not know, and several last letters stand for the same byte:
     a token would have many spellings, and refusals by its text could be dodged.
     """
     try:
-        letters = text.encode("ascii").translate(_STANDARD)
-        data = binascii.a2b_base64(letters + b"=" * (-len(letters) % 4))
+        padding = b"=" * (-len(letters) % 4)
+        data = binascii.a2b_base64(letters.translate(_STANDARD) + padding)
     except ValueError:  # binascii.Error is one
         raise malformed(f"{what} is not base64url") from None
-    if write_base64url(data) != text:
+    if binascii.b2a_base64(data, newline=False).translate(_URL_SAFE, b"=") != letters:
         raise malformed(f"{what} is not base64url as RFC 7515 has it")
     return data
 
 
 def write_base64url(data: bytes) -> str:
     """Base64url without padding."""
-    letters = binascii.b2a_base64(data, newline=False)
-    return letters.translate(_URL_SAFE, b"=").decode()
+    return binascii.b2a_base64(data, newline=False).translate(_URL_SAFE, b"=").decode()
 
 
 def read_json_object(data: bytes, what: str) -> dict[str, object]:

@@ -3,9 +3,12 @@
     clients -> relay without keys        the same clients, in turns: the processor time of the one
     clients -> relay with keys           relay for each session and object, beside that of the other
 
-Both relays are as an operator starts them, on the first core, and their clients on the second. The
-time of a turn is compared with that of the turn beside it, so that what else the machine does, and
-what drifts, is on both sides.
+Both relays are as an operator starts them, on the first core, and their clients on the second.
+Turns are short, and four make a comparison: without, with, with, without, or the other way round.
+What drifts by itself, and what else the machine does, is then on both sides. Each round starts both
+relays anew, since two that do the same differ by one or two percent for as long as they run, by
+where their memory happens to lie. The figure is the median of all comparisons, which a few that
+something else disturbed do not move.
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ import os
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
@@ -50,9 +54,17 @@ MOST_OF_A_HANDSHAKE: Final = 1.05
 MOST_OF_AN_OBJECT: Final = 1.02
 
 
+# Comparisons of each case in a round.
+COMPARED: Final = 8
+
+# Before the first turn of a relay: what is imported first, and what Python makes faster once it has
+# run often enough, is not measured.
+WARM_UP: Final = 64
+
+
 @dataclass(slots=True)
-class _Turns:
-    """What the turns of one case took."""
+class _Case:
+    """What the turns of one case took, of each comparison and each relay by itself."""
 
     what: str
     unit: str
@@ -62,65 +74,86 @@ class _Turns:
 
     def figures(self) -> list[Figure]:
         pairs = zip(self.guarded_us, self.open_us, strict=True)
-        ratio = median(guarded / plain for guarded, plain in pairs)
+        ratios = [guarded / plain for guarded, plain in pairs]
+        # Of a single comparison there is no spread.
+        low, _, high = quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
         each = f"µs of the relay {self.unit}"
         return [
             Figure(self.what, "without keys", median(self.open_us), each),
             Figure(self.what, "with keys", median(self.guarded_us), each),
             Figure(self.what, "a second of a core, with keys", 1e6 / median(self.guarded_us), ""),
-            Figure(self.what, "with keys by without", ratio, "", most=self.most),
+            Figure(self.what, "with keys by without", median(ratios), "", most=self.most),
+            Figure(self.what, "half of the comparisons: from", low, ""),
+            Figure(self.what, "half of the comparisons: to", high, ""),
         ]
 
 
 def measure(
     sessions: int, objects: int, rounds: int, progress: Callable[[str], None]
 ) -> list[Figure]:
-    """Turns of so many sessions, and so many objects, with both relays."""
-    key = generate(Algorithm.EDDSA, "bench")
+    """Turns of so many sessions, and so many objects, with both relays, started in each round."""
+    bench = _Bench(sessions, objects)
     with TemporaryDirectory() as folder, _on_core(CLIENT_CORE):
         keys = Path(folder) / "bench.pub.json"
-        write_keys({keys: write_jwk(key, private=False)}, force=False)
+        write_keys({keys: write_jwk(bench.key, private=False)}, force=False)
         args = ("--no-discovery", "--no-admin")
-        with (
-            RelayProcess(RELAY_CORE, *args) as plain,
-            RelayProcess(RELAY_CORE, *args, "--auth", str(keys)) as guarded,
-        ):
-            return uvloop.run(_measure(plain, guarded, key, (sessions, objects, rounds), progress))
+        for number in range(rounds):
+            progress(f"round {number + 1} of {rounds}")
+            with (
+                RelayProcess(RELAY_CORE, *args) as plain,
+                RelayProcess(RELAY_CORE, *args, "--auth", str(keys)) as guarded,
+            ):
+                uvloop.run(bench.round(plain, guarded))
+    return [figure for case in bench.cases for figure in case.figures()]
 
 
-async def _measure(
-    plain: RelayProcess,
-    guarded: RelayProcess,
-    key: Key,
-    amounts: tuple[int, int, int],
-    progress: Callable[[str], None],
-) -> list[Figure]:
-    sessions, objects, rounds = amounts
-    one = _sign(key, 0)
-    cases = (
-        _Turns("sessions, one token for all", "a session", MOST_OF_A_HANDSHAKE),
-        _Turns("sessions, a token for each", "a session", MOST_OF_A_HANDSHAKE),
-        _Turns("objects of 1,000 bytes", "an object", MOST_OF_AN_OBJECT),
-    )
-    await _connect(plain, [one] * AT_ONCE)  # what is imported first is not measured
-    await _connect(guarded, [one] * AT_ONCE)
-    for number in range(rounds):
-        progress(f"turn {number + 1} of {rounds}")
-        first = number * sessions + 1
-        each = [_sign(key, first + count) for count in range(sessions)]
-        for case, tokens in zip(cases, ([one] * sessions, each, None), strict=True):
-            # Without, with, with, without: what drifts by itself is on both sides.
-            relays = (plain, guarded) if number % 2 == 0 else (guarded, plain)
-            for relay in relays:
-                before = worked_s(relay.pid)
-                if tokens is None:
-                    await _carry(relay, one, objects)
-                else:
-                    await _connect(relay, tokens)
-                spent = (worked_s(relay.pid) - before) * 1e6
-                taken = case.open_us if relay is plain else case.guarded_us
-                taken.append(spent / (objects if tokens is None else sessions))
-    return [figure for case in cases for figure in case.figures()]
+class _Bench:
+    """What is compared, and what was found."""
+
+    def __init__(self, sessions: int, objects: int) -> None:
+        self.key = generate(Algorithm.EDDSA, "bench")
+        self.known = _Case("sessions, one token for all", "a session", MOST_OF_A_HANDSHAKE)
+        self.new = _Case("sessions, a token for each", "a session", MOST_OF_A_HANDSHAKE)
+        self.carried = _Case("objects of 1,000 bytes", "an object", MOST_OF_AN_OBJECT)
+        self.cases = (self.known, self.new, self.carried)
+        self._sessions = sessions
+        self._objects = objects
+        self._numbers = count()
+        "Of tokens: no two are the same."
+        self._one = _sign(self.key, next(self._numbers))
+
+    async def round(self, plain: RelayProcess, guarded: RelayProcess) -> None:
+        """All comparisons, with two relays that have just been started."""
+        for relay in (plain, guarded):
+            await _connect(relay, [self._one] * WARM_UP)
+            await _connect(relay, self._new_tokens(WARM_UP))
+            await _carry(relay, self._one, self._objects)
+        for _ in range(COMPARED):
+            for case in self.cases:
+                await self._compare(case, plain, guarded)
+
+    async def _compare(self, case: _Case, plain: RelayProcess, guarded: RelayProcess) -> None:
+        order = [plain, guarded, guarded, plain]
+        if len(case.open_us) % 2:
+            order = [guarded, plain, plain, guarded]
+        spent_us = {plain: 0.0, guarded: 0.0}
+        for relay in order:
+            spent_us[relay] += await self._turn(case, relay) / 2
+        case.open_us.append(spent_us[plain])
+        case.guarded_us.append(spent_us[guarded])
+
+    async def _turn(self, case: _Case, relay: RelayProcess) -> float:
+        """What a turn takes of a relay's time, in microseconds for each session or object."""
+        if case is self.carried:
+            return await _carry(relay, self._one, self._objects)
+        is_known = case is self.known
+        tokens = [self._one] * self._sessions if is_known else self._new_tokens(self._sessions)
+        before = worked_s(relay.pid)
+        await _connect(relay, tokens)
+        return (worked_s(relay.pid) - before) * 1e6 / self._sessions
+
+    def _new_tokens(self, number: int) -> list[str]:
+        return [_sign(self.key, next(self._numbers)) for _ in range(number)]
 
 
 def _sign(key: Key, number: int) -> str:
@@ -144,8 +177,11 @@ async def _connect(relay: RelayProcess, tokens: list[str]) -> None:
             group.create_task(work())
 
 
-async def _carry(relay: RelayProcess, token: str, count: int) -> None:
-    """Objects from a publisher to a subscriber, all of them."""
+async def _carry(relay: RelayProcess, token: str, number: int) -> float:
+    """Objects from a publisher to a subscriber, and the microseconds that the relay takes for each.
+
+    Their sessions are set up before.
+    """
     url = f"moqt://127.0.0.1:{relay.port}"
     async with laps.connect(url, token=token) as source, laps.connect(url, token=token) as reader:
         track = await source.publish(NAMESPACE, "track")
@@ -154,14 +190,16 @@ async def _carry(relay: RelayProcess, token: str, count: int) -> None:
         await anext(objects)
 
         async def write() -> None:
-            for _ in range(count):
+            for _ in range(number):
                 await track.write(OBJECT)
 
+        before = worked_s(relay.pid)
         async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             group.create_task(write())
-            for number in range(count):
+            for index in range(number):
                 if len((await anext(objects)).payload) != len(OBJECT):
-                    raise LapsError(f"object {number} is another than the one that was written")
+                    raise LapsError(f"object {index} is another than the one that was written")
+        return (worked_s(relay.pid) - before) * 1e6 / number
 
 
 @contextmanager

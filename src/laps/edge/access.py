@@ -137,12 +137,12 @@ class Access:
             return
         try:
             shown = self._session_tokens = self._read(tokens, now)
-            if shown.grants or self._authority.needs_token:
+            if not self._authority.admits(shown.grants):
                 self._judge((shown,), Action.CLIENT_SETUP, (), None, now)
         except AuthError as error:
             self._authority.count(Action.CLIENT_SETUP, error)
             raise
-        self.share.join(self.grants, now)
+        self.share.join(shown.grants, now)
 
     def add(self, tokens: Shown, now: float) -> None:
         """More tokens for the session; AuthError or OverLimit if one is refused."""
@@ -427,16 +427,18 @@ class Access:
             raise
 
     def _read(self, tokens: Shown, now: float) -> Tokens:
+        authority = self._authority
         grants: list[Grant] = []
         opaque: list[Opaque] = []
         for kind, value in tokens:
             try:
-                grants += self._authority.read(kind, value, now)
+                grants += authority.read(kind, value, now)
             except AuthError as error:
-                if not self._authority.origins.has_api or len(value) > MAX_TOKEN_BYTES:
+                if not authority.origins.has_api or len(value) > MAX_TOKEN_BYTES:
                     raise
                 opaque.append(Opaque(kind, value, error))
         for grant in grants:
-            self.ends_at = min(self.ends_at, self._authority.looks_at(grant, now))
-        _check_number(len(opaque))
+            self.ends_at = min(self.ends_at, authority.looks_at(grant, now))
+        if opaque:
+            _check_number(len(opaque))
         return Tokens(tuple(grants), tuple(opaque))

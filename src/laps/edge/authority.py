@@ -109,6 +109,17 @@ class Authority:
             yield self.verifier
         yield from (it.verifier for it in self.origins if it.verifier is not None)
 
+    def admits(self, grants: Sequence[Grant]) -> bool:
+        """Whether somebody may connect with grants that were read right now, or without any.
+
+        They count, so that nothing of them is looked at again. Where this says no, `judge` says why
+        not: or yes, by what is public.
+        """
+        for grant in grants:
+            if grant.allows(Action.CLIENT_SETUP):
+                return True
+        return not (grants or self.needs_token)
+
     def judge(
         self,
         grants: Sequence[Grant],

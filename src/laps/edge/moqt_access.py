@@ -76,8 +76,8 @@ class MoqtAccess(Access):
         path = self._url if message.path is None else message.path.decode("latin-1")
         self._url = ""  # nobody needs the token any more
         try:
-            tokens = [(OUT_OF_BAND, value.encode("latin-1", "replace")) for value in _in_url(path)]
-            self.connect([*tokens, *_values(message.tokens)], now)
+            tokens = _values(message.tokens)
+            self.connect([*_in_url(path), *tokens] if "?" in path else tokens, now)
         except AuthError as error:
             raise self.closing(error) from None
         except OverLimit as over:
@@ -167,8 +167,6 @@ def _values(tokens: Iterable[Token]) -> list[tuple[int, bytes]]:
     return [(token.type or 0, token.value or b"") for token in tokens]
 
 
-def _in_url(path: str) -> list[str]:
-    if "?" not in path:
-        return []
-    query = parse_qsl(urlsplit(path).query)
-    return [value for key, value in query if key.lower() in URL_PARAMETERS]
+def _in_url(path: str) -> list[tuple[int, bytes]]:
+    values = (it for key, it in parse_qsl(urlsplit(path).query) if key.lower() in URL_PARAMETERS)
+    return [(OUT_OF_BAND, value.encode("latin-1", "replace")) for value in values]
