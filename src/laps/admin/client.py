@@ -115,17 +115,29 @@ def urls_of_this_machine() -> list[str]:
     return [admin_url(str(word["admin"])) for word in read_words("relays") if word.get("admin")]
 
 
+class Sockets(httpx.AsyncHTTPTransport):
+    """Connections of the library's, of which none fails as a defect of ours would."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """As `AsyncHTTPTransport`, where the relay dies as soon as it has taken the connection."""
+        try:
+            return await super().handle_async_request(request)
+        except AttributeError as error:
+            # anyio asks for the address of a socket that uvloop has closed already.
+            raise httpx.ConnectError("it was closed at once", request=request) from error
+
+
 class Pool:
     """Connections to any number of relays, which are asked at once."""
 
     def __init__(self, transport: httpx.AsyncBaseTransport | None = None) -> None:
         """`transport` takes the place of sockets, in tests."""
         # Not by way of a proxy that the environment names: relays are asked directly.
+        unbounded = httpx.Limits(max_connections=None, max_keepalive_connections=None)
         self.http = httpx.AsyncClient(
-            transport=transport,
+            transport=transport or Sockets(trust_env=False, limits=unbounded),
             trust_env=False,
             timeout=httpx.Timeout(SILENCE_S, connect=CONNECT_S, pool=None),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
         )
 
     async def close(self) -> None:

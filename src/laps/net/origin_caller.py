@@ -97,7 +97,8 @@ class OriginCaller:
             return CallFailed("it cannot be reached in time", unreachable=True)
         except httpx.TimeoutException:
             return CallFailed("it did not answer in time", again=True)
-        except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError, OSError) as error:
+        # AttributeError: anyio asks for the address of a socket that uvloop has closed already.
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, AttributeError) as error:
             return CallFailed(f"the connection broke: {type(error).__name__}", again=True)
 
 

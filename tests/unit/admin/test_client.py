@@ -114,6 +114,26 @@ def test_a_refused_connection_names_the_address() -> None:
         ask(fail)
 
 
+def test_a_connection_that_is_closed_as_soon_as_it_is_there_is_no_defect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What anyio raises on uvloop, where a relay is killed at that moment."""
+
+    async def fail(_: httpx.AsyncHTTPTransport, request: httpx.Request) -> httpx.Response:
+        raise AttributeError("'NoneType' object has no attribute 'getpeername'")
+
+    async def scene() -> None:
+        pool = Pool()
+        try:
+            await AdminClient(URL, "", pool).get(Peers)
+        finally:
+            await pool.close()
+
+    monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", fail)
+    with pytest.raises(NoAnswer, match=f"no relay answers at {URL}"):
+        asyncio.run(scene())
+
+
 def test_who_is_no_relay_is_told_so() -> None:
     with pytest.raises(NoAnswer, match="no relay's admin API"):
         ask(lambda _: httpx.Response(200, text="<html>"))
