@@ -74,6 +74,8 @@ class LostEnds:
             if not all_sent:
                 self._look_later(core, now)
                 return []
+            # Where the peer's window is closed, the rest of a stream and its end are still to come.
+            self._doubted = {it for it in self._doubted if not core.get_send_buffer_size(it)}
             self._mark, self.due = packets[-1][0] if packets else -1, None
             core.send_ping(0)  # some packets are acknowledged only with those after them
         if self._mark is None or (packets and packets[0][0] <= self._mark):

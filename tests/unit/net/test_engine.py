@@ -575,3 +575,22 @@ def test_every_stream_is_whole_and_ends_on_a_path_that_loses_packets(seed: int) 
     assert pair.server_saw.finished == set(streams)
     assert {len(data) for data in pair.server_saw.data.values()} == {1000}
     assert pair.server_saw.resets == []
+
+
+def test_a_stream_that_waits_for_its_reader_is_not_taken_for_one_whose_end_is_lost() -> None:
+    pair = Pair(delay_s=0.03, server_limits=limits(stream_window_bytes=20_000))
+    client, server = pair.connect()
+    stream_id, other = (client.open_stream(unidirectional=True) for _ in range(2))
+    server.pause_reading()
+    client.write(stream_id, bytes(100_000), fin=True)
+    pair.run(seconds=1.0)
+    before = pair.packets
+    pair.lost = lambda number: number == before + 1
+    for _ in range(20):
+        client.write(other, bytes(100))
+        pair.run(seconds=0.1)
+    assert pair.losses == 1
+    server.resume_reading()
+    pair.run(seconds=10.0)
+    assert len(pair.server_saw.data[stream_id]) == 100_000
+    assert stream_id in pair.server_saw.finished
