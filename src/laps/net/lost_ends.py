@@ -80,6 +80,8 @@ class LostEnds:
             core.send_ping(0)  # some packets are acknowledged only with those after them
         if self._mark is None or (packets and packets[0][0] <= self._mark):
             return []
+        if not all_sent:  # a frame of a stream may be prepared, and the core fails without that
+            return []
         found = sorted(self._doubted)
         self._doubted.clear()
         return found
