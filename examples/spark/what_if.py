@@ -18,10 +18,10 @@ from rich.console import Console
 from rich.table import Table
 
 from laps.errors import LapsError
+from laps.policy import load_policy
 from laps.spark.planner.demand import Track, demand_of
 from laps.spark.planner.network import Network, network
 from laps.spark.planner.plan import Plan, make_plan
-from laps.spark.planner.policy import load_policy
 from laps.spark.planner.problem import Problem, pose
 from laps.spark.planner.sources import problem_of
 from laps.spark.planner.topology import load_topology

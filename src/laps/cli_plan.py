@@ -232,9 +232,9 @@ def _plan_large(
 ) -> None:
     """Plan on Spark; without --out what is written is gone afterwards."""
     _need_spark()
+    from laps.policy import load_policy, policy_from_mapping
     from laps.spark.planner import scale
     from laps.spark.planner.generate import parse_size
-    from laps.spark.planner.policy import load_policy, policy_from_mapping
 
     for option in (name for name, value in unfit.items() if value is not None):
         raise ConfigError(f"{option}: not for a plan of this size: its tables are what there is")
@@ -274,9 +274,9 @@ def _plan(topology: Path | None, policy: Path | None, tables: Path | None) -> Pl
 
 def _problem(topology: Path | None, policy: Path | None, tables: Path | None) -> Problem:
     """What is to be planned, from wherever it comes."""
+    from laps.policy import load_policy, policy_from_mapping
     from laps.spark.planner.demand import demand_of
     from laps.spark.planner.network import network
-    from laps.spark.planner.policy import load_policy, policy_from_mapping
     from laps.spark.planner.problem import pose
     from laps.spark.planner.topology import load_topology
 
@@ -396,7 +396,7 @@ def make_tables(
 ) -> None:
     """Make tables to plan from of what relays reported, for networks of any size."""
     _need_spark()
-    from laps.spark.planner.policy import load_policy, policy_from_mapping
+    from laps.policy import load_policy, policy_from_mapping
     from laps.spark.planner.sources import write_tables
     from laps.spark.planner.topology import load_topology
 

@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 
 from laps import cli_plan
 from laps.errors import ConfigError, LapsError
+from laps.policy import policy_from_mapping
 from laps.spark.planner import jobs, large, scale, store
 from laps.spark.planner.explain import explain
 from laps.spark.planner.generate import Size, generate_network, shares_of
 from laps.spark.planner.options import find_options
-from laps.spark.planner.policy import policy_from_mapping
 from support import scale as without_spark
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from laps.errors import ConfigError
+from laps.policy import policy_from_mapping
 from laps.spark.pipeline import minutes
 from laps.spark.pipeline.tables import Table
 from laps.spark.planner import observed
 from laps.spark.planner.demand import serving_edges
 from laps.spark.planner.network import Link, Node
 from laps.spark.planner.plan import make_plan
-from laps.spark.planner.policy import policy_from_mapping
 from laps.spark.planner.sources import problem_of, write_tables
 from laps.spark.planner.topology import topology_from_mapping
 from support.telemetry_frames import as_dicts, at, frame, records

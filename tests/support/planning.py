@@ -13,9 +13,9 @@ from laps.types import parse_node_id
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from laps.policy import Profile
     from laps.spark.planner.demand import Track
     from laps.spark.planner.network import Link, Node
-    from laps.spark.planner.policy import Profile
 
 Path = tuple[int, ...]
 Choice = int | None | str

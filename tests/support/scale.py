@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from laps.policy import Policy, policy_from_mapping
 from laps.spark.planner import large, store
 from laps.spark.planner.audience import Audience
 from laps.spark.planner.bucket import write_whole
@@ -15,7 +16,6 @@ from laps.spark.planner.demand import find_pairs
 from laps.spark.planner.exact import solve
 from laps.spark.planner.layout import unsigned
 from laps.spark.planner.options import Options, find_options
-from laps.spark.planner.policy import Policy, policy_from_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

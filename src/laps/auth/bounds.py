@@ -101,10 +101,11 @@ def _texts(value: object, name: str) -> list[str]:
 
 
 def _nodes(texts: list[str] | None) -> tuple[NodePattern, ...] | None:
-    return None if texts is None else tuple(map(_read_nodes, texts))
+    return None if texts is None else tuple(map(read_node_pattern, texts))
 
 
-def _read_nodes(text: str) -> NodePattern:
+def read_node_pattern(text: str) -> NodePattern:
+    """Nodes as an operator names them; ConfigError says what is wrong with an id."""
     if text == "*":
         return NodePattern(0, 0)
     if text.endswith(":*"):

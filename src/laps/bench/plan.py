@@ -25,13 +25,13 @@ import numpy as np
 from laps.bench.plan_rivals import NAMES
 from laps.bench.tables import table_of_figures
 from laps.errors import LapsError
+from laps.policy import policy_from_mapping
 from laps.spark import session
 from laps.spark.planner import large, tasks
 from laps.spark.planner.cells import together
 from laps.spark.planner.generate import generate_network, shares_of
 from laps.spark.planner.jobs import Peak
 from laps.spark.planner.options import find_options
-from laps.spark.planner.policy import policy_from_mapping
 from laps.spark.planner.store import write_network
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from laps.types import NodeId, TrackName, format_node_id, hash_track, parse_node
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from laps.policy import Policy
     from laps.spark.planner.network import Ints, Link, Longs, Network, Node
     from laps.spark.planner.options import Masks, Options
     from laps.spark.planner.paths import Paths
-    from laps.spark.planner.policy import Policy
     from laps.spark.planner.topology import PublisherRow, Topology
 
 

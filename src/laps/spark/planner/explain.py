@@ -16,10 +16,10 @@ from laps.spark.planner.verdicts import Verdict, hinder, judge, setting
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from laps.policy import Policy, Profile
     from laps.spark.planner.demand import Track
     from laps.spark.planner.network import Network, Node
     from laps.spark.planner.options import Options
-    from laps.spark.planner.policy import Policy, Profile
 
 
 @dataclass(frozen=True, slots=True)

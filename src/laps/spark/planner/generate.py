@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from laps.policy import Policy
     from laps.spark.planner.network import Ints, Network
-    from laps.spark.planner.policy import Policy
 
 # Name, latitude, longitude, and how large it is beside the others.
 _CITIES: Final = (

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from laps.spark.planner.policy import Policy
+    from laps.policy import Policy
 
 WINDOW_MINUTES: Final = 15
 "What is seen in so long before the latest record is what is planned for."

@@ -23,9 +23,9 @@ from laps.spark.planner.paths import UNREACHABLE_US, all_paths, keeping
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from laps.policy import Profile
     from laps.spark.planner.network import Network
     from laps.spark.planner.paths import Paths
-    from laps.spark.planner.policy import Profile
 
 Masks = NDArray[np.uint8]
 

@@ -11,10 +11,10 @@ from laps.spark.planner.options import find_options
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from laps.policy import Policy
     from laps.spark.planner.demand import Pairs, Track
     from laps.spark.planner.network import Network
     from laps.spark.planner.options import Options
-    from laps.spark.planner.policy import Policy
 
 Hop = tuple[int, int, int]
 "A copy that is sent today: of which track, from which node, to which peer, by their numbers."

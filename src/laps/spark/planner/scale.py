@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
+    from laps.policy import Policy
     from laps.spark.planner.generate import Size
     from laps.spark.planner.network import Network
     from laps.spark.planner.outcome import LargePlan
-    from laps.spark.planner.policy import Policy
 
 GIB: Final = 1 << 30
 

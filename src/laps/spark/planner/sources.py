@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from laps.policy import Policy
     from laps.spark.planner.network import Link, Network, Node
-    from laps.spark.planner.policy import Policy
     from laps.spark.planner.problem import Hop, Problem
     from laps.spark.planner.topology import Topology
 

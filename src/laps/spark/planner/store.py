@@ -22,20 +22,20 @@ import numpy as np
 
 from laps.errors import ConfigError
 from laps.names import hash_text
+from laps.policy import policy_from_mapping
 from laps.spark.planner import layout
 from laps.spark.planner.demand import Track
 from laps.spark.planner.layout import signed, unsigned
 from laps.spark.planner.loads import capacities
 from laps.spark.planner.network import Link, Node, network
-from laps.spark.planner.policy import policy_from_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from laps.policy import Policy
     from laps.spark.planner.network import Longs, Network
     from laps.spark.planner.plan import Plan
-    from laps.spark.planner.policy import Policy
 
 _MOST_NAMES: Final = 1_000_000
 

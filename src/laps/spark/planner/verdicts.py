@@ -14,11 +14,11 @@ from laps.spark.planner.options import DIRECT, WEIGHT, longest_us
 from laps.spark.planner.paths import UNREACHABLE_US
 
 if TYPE_CHECKING:
+    from laps.policy import Profile
     from laps.spark.planner.demand import Pairs
     from laps.spark.planner.loads import Usage
     from laps.spark.planner.network import Ints, Longs, Network
     from laps.spark.planner.options import Options
-    from laps.spark.planner.policy import Profile
 
 # What can stand in the way of an option, in the order it is looked at.
 REACH: Final = "reach"

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from laps.errors import ConfigError
+from laps.policy import policy_from_mapping
 from laps.spark.planner import cells as planner_cells
 from laps.spark.planner.bucket import gather
 from laps.spark.planner.cells import Sums, cells_of, shape_of, together
 from laps.spark.planner.generate import Size, generate_network
 from laps.spark.planner.kernel import Bucket, Pairs, find_pairs, lookup_of, places
 from laps.spark.planner.options import Options, cheapest, find_options
-from laps.spark.planner.policy import policy_from_mapping
 from support.scale import made_up
 
 

@@ -10,11 +10,11 @@ import numpy as np
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from laps.policy import Profile
 from laps.spark.planner.demand import Track, find_pairs
 from laps.spark.planner.exact import Solution, solve
 from laps.spark.planner.network import Link, Node, network
 from laps.spark.planner.options import DIRECT, Options, find_options
-from laps.spark.planner.policy import Profile
 from laps.spark.planner.program import silence
 from support.planning import Case, Choice, Oracle
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from laps.errors import ConfigError
+from laps.policy import policy_from_mapping
 from laps.spark.planner.audience import Audience, chunks_of
 from laps.spark.planner.generate import Size, generate_network, parse_size, shares_of
 from laps.spark.planner.loads import capacities
 from laps.spark.planner.options import find_options
 from laps.spark.planner.paths import UNREACHABLE_US
-from laps.spark.planner.policy import policy_from_mapping
 from laps.spark.planner.prices import alone, by_row
 from laps.spark.planner.resources import find_slots
 from support.scale import made_up

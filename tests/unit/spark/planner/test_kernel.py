@@ -6,12 +6,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from laps.policy import policy_from_mapping
 from laps.spark.planner import demand
 from laps.spark.planner.bucket import bucket_of, gather
 from laps.spark.planner.generate import Size, generate_network
 from laps.spark.planner.kernel import Bucket, find_pairs, lookup_of, places, slice_of
 from laps.spark.planner.options import Options, find_options
-from laps.spark.planner.policy import policy_from_mapping
 
 POLICY = policy_from_mapping(
     {

@@ -6,12 +6,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from laps.policy import Profile
 from laps.spark.planner.demand import Track
 from laps.spark.planner.loads import capacities
 from laps.spark.planner.network import Link, Network, Node, network
 from laps.spark.planner.options import DIRECT, WEIGHT, cheapest, find_options
 from laps.spark.planner.paths import UNREACHABLE_US, all_paths
-from laps.spark.planner.policy import Profile
 from support.planning import Case, Oracle
 
 GOLD = Profile("gold", 1.2, 5000, 2)

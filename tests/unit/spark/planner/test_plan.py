@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from laps.policy import load_policy, policy_from_mapping
 from laps.spark.planner.demand import demand_of
 from laps.spark.planner.network import network
 from laps.spark.planner.plan import Plan, describe, make_plan
-from laps.spark.planner.policy import load_policy, policy_from_mapping
 from laps.spark.planner.problem import pose
 from laps.spark.planner.topology import load_topology, topology_from_mapping
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from laps.policy import policy_from_mapping
 from laps.spark.planner.audience import Demand
 from laps.spark.planner.generate import Size, generate_network, shares_of
 from laps.spark.planner.loads import capacities, find_usage, link_loads
 from laps.spark.planner.network import Link, Network, Node, network
 from laps.spark.planner.options import WEIGHT, find_options
-from laps.spark.planner.policy import policy_from_mapping
 from laps.spark.planner.resources import find_slots
 from support.scale import Planned, made_up, plan
 

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from laps.client.plans import open_plan, sign_plan
 from laps.errors import ConfigError
+from laps.policy import load_policy, policy_from_mapping
 from laps.spark.planner import store
 from laps.spark.planner.demand import demand_of
 from laps.spark.planner.document import document_of
@@ -22,7 +23,6 @@ from laps.spark.planner.layout import signed, unsigned
 from laps.spark.planner.network import network
 from laps.spark.planner.picture import draw, positions
 from laps.spark.planner.plan import Plan, make_plan
-from laps.spark.planner.policy import load_policy, policy_from_mapping
 from laps.spark.planner.problem import pose
 from laps.spark.planner.sources import problem_of
 from laps.spark.planner.topology import load_topology, topology_from_mapping
@@ -322,7 +322,7 @@ def test_relays_read_out_of_the_document_what_was_planned(example: Plan) -> None
     for one in example.assignments:
         for relay in pairs.relays[one.pair]:
             node = parse_node_id(nodes[relay].id)
-            expected = parse_node_id(one.via) if one.via else node
-            assert followed.peer_for(TrackKey(tracks[one.track].hash), node) == expected
+            expected = (parse_node_id(one.via),) if one.via else ()
+            assert followed.way_for(TrackKey(tracks[one.track].hash), node) == expected
     assert document.policy == example.problem.policy.digest
     assert document.tracks[0].name == "sports/final/video"

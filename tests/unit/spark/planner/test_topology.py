@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from laps.errors import ConfigError
+from laps.policy import policy_from_mapping
 from laps.spark.planner.demand import Track, demand_of, track_hash
 from laps.spark.planner.network import Link, Node, network
-from laps.spark.planner.policy import policy_from_mapping
 from laps.spark.planner.problem import pose
 from laps.spark.planner.topology import Topology, load_topology, topology_from_mapping
 from laps.types import TrackName, hash_track

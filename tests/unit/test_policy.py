@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from laps.errors import ConfigError
-from laps.spark.planner.policy import Policy, Profile, load_policy, policy_from_mapping
+from laps.policy import Policy, Profile, load_policy, policy_from_mapping
 
-EXAMPLE = Path(__file__).parents[4] / "examples" / "plan" / "policy.toml"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "plan" / "policy.toml"
 
 
 def read(text: str) -> Policy:
@@ -121,7 +121,13 @@ def test_a_policy_survives_being_written_as_json() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[plans]", "plans = {}: unknown table, did you mean plan? known: plan, class, rule"),
+        (
+            "[plans]",
+            (
+                "plans = {}: unknown table, did you mean plan? "
+                "known: plan, class, rule, way, node, link, peering, vias"
+            ),
+        ),
         ("plan = 3", "[plan] = 3: must be a table"),
         (
             "[plan]\nfan_out_region = 2",
