@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from laps.config import PlanConfig
     from laps.net.runner import Runner
     from laps.routing.plan import Plan
+    from laps.routing.terms import Way
 
 log = logging.getLogger(__name__)
 
@@ -121,12 +122,22 @@ def plan_of(document: PlanDocument) -> Plan:
     }
     vias = {
         TrackKey(int(track.hash, 16)): {
-            region: routing.DIRECT if via == DIRECT else parse_node_id(via)
-            for region, via in track.by_region.items()
+            region: _way(via) for region, via in track.by_region.items()
         }
         for track in document.tracks
     }
-    return routing.Plan(document.sequence, document.expires_at, regions, vias)
+    ways = tuple(
+        routing.PlannedWay(
+            way.tracks, way.service, {region: _way(via) for region, via in way.by_region.items()}
+        )
+        for way in document.ways
+    )
+    return routing.Plan(document.sequence, document.expires_at, regions, vias, ways)
+
+
+def _way(text: str) -> Way:
+    """A Via, or several one after the other, or none."""
+    return routing.DIRECT if text == DIRECT else tuple(map(parse_node_id, text.split()))
 
 
 def _own_url(runner: Runner) -> str:

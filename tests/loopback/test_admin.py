@@ -224,7 +224,7 @@ async def test_a_plan_is_an_event_and_the_reason_of_a_hop() -> None:
     async with Network() as network:
         scene = await Scene(network).play()
         key, edge = TrackKey(int(CLOCK, 16)), scene.edge.runner.relay.id
-        vias = {key: {"us": parse_node_id("1:2")}}
+        vias = {key: {"us": (parse_node_id("1:2"),)}}
         scene.origin.runner.follow_plan(Plan(7, time.time() + 60, {edge: "us"}, vias))
         (hop,) = (await scene.origin.ask(f"/v1/tracks/{CLOCK}"))["hops"]
         assert hop["reason"] == "plan 7 says by 1:2"

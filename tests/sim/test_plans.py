@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,19 +11,24 @@ from laps.routing.plan import DIRECT, NO_PLAN, Plan
 from laps.sim import generators
 from laps.sim.invariants import check_always, check_delivery
 from laps.sim.network import Network
-from laps.types import NodeId, TrackName, hash_track
+from laps.types import TrackName, hash_track
+
+if TYPE_CHECKING:
+    from laps.routing.terms import Way
+    from laps.types import NodeId
 
 
 def random_plan(network: Network, origin: NodeId, sequence: int, rng: Random) -> Plan:
     """For every track and node something else; also peers that do not lead there."""
     relay = network.nodes[origin].relay
     assert relay is not None
-    peers: list[NodeId | None] = [*relay.peers, DIRECT, *rng.sample(list(network.nodes), 2)]
+    others = rng.sample(list(network.nodes), 2)
+    ways: list[Way] = [DIRECT, *((node_id,) for node_id in (*relay.peers, *others)), tuple(others)]
     regions = {node_id: str(number) for number, node_id in enumerate(network.nodes)}
     specs = [subscriber.spec for subscriber in network.subscribers]
     names = [TrackName(tuple(p.encode() for p in s.namespace), s.name.encode()) for s in specs]
     hashes = sorted({hash_track(name).full_name_hash for name in names})
-    vias = {track: {region: rng.choice(peers) for region in regions.values()} for track in hashes}
+    vias = {track: {region: rng.choice(ways) for region in regions.values()} for track in hashes}
     return Plan(sequence, 1e10, regions, vias)
 
 

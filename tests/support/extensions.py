@@ -6,6 +6,7 @@ from collections import deque
 from itertools import count
 from typing import TYPE_CHECKING
 
+from laps.infobase.metrics import Metrics
 from laps.infobase.nodes import Nodes, SessionId
 from laps.relay.corrections import Corrections
 from laps.relay.extensions import Extensions
@@ -83,6 +84,7 @@ class World:
             self._events,
             ExtensionSettings(),
             Corrections(SELF, Journal(), RelayCounters()),
+            Metrics(),
             EPOCH,
         )
 

@@ -48,7 +48,19 @@ class PlannedTrack(msgspec.Struct, frozen=True):
     "The hash of the full name, 16 hexadecimal digits; the name is for people."
     name: str
     by_region: dict[str, str]
-    "A Via's node id, or `direct`, for each region that has s-relays."
+    """For each region that has s-relays: a Via's node id, or several in the order that data passes
+    them, with spaces between; or `direct`."""
+
+
+class PlannedWay(msgspec.Struct, frozen=True):
+    """What is decided for all tracks with names of a pattern, or of a class."""
+
+    by_region: dict[str, str]
+    "As of a track; an empty region stands for all."
+    tracks: str = ""
+    "A pattern for namespace/name; empty: of any name."
+    service: str = msgspec.field(name="class", default="")
+    "A class of service; empty: of any class."
 
 
 class PlanDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +77,8 @@ class PlanDocument(msgspec.Struct, frozen=True, kw_only=True):
     regions: dict[str, list[str]]
     "The nodes of each region."
     tracks: list[PlannedTrack]
+    ways: list[PlannedWay] = msgspec.field(default_factory=list)
+    "For tracks that do not stand in `tracks`; the first that matches counts."
 
 
 class _Seal(msgspec.Struct, frozen=True):
@@ -119,9 +133,15 @@ def _check(document: PlanDocument) -> None:
             parse_node_id(node)
     for track in document.tracks:
         int(track.hash, 16)
-        for via in track.by_region.values():
-            if via != DIRECT:
-                parse_node_id(via)
+        _check_ways(track.by_region)
+    for way in document.ways:
+        _check_ways(way.by_region)
+
+
+def _check_ways(by_region: dict[str, str]) -> None:
+    for way in by_region.values():
+        for via in way.split() if way != DIRECT else ():
+            parse_node_id(via)
 
 
 # -- keys ------------------------------------------------------------------------------------------

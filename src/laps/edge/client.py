@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
-from laps.routing.forwarding import FromClient
+from laps.routing.flows import FromClient
 from laps.telemetry.records import NAMESPACE
 from laps.tracks.ports import Answers, OutStream, Pressed
 from laps.tracks.subscription import Subscription
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from laps.edge.access import Access
     from laps.edge.decisions import Decision
     from laps.edge.shares import Account, ClientShare
-    from laps.routing.forwarding import FlowKey
+    from laps.routing.flows import FlowKey
     from laps.sessions.moqt import Wire
     from laps.tracks.publication import Publication
     from laps.tracks.subscription import SubscriptionState

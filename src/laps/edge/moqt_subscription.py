@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from laps.edge.client import EdgeSubscription
 from laps.edge.moqt_filters import absolute, beginning
 from laps.edge.moqt_replay import Begun, Replay, fetched_of, written
-from laps.routing.forwarding import FromPeer
+from laps.routing.flows import FromPeer
 from laps.tracks.sinks import Cut, Translated
 from laps.tracks.subscription import ESTABLISHED, SubscriptionState
 from laps.types import Location

@@ -13,7 +13,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 from laps.names import track_texts
-from laps.routing.forwarding import FromClient
+from laps.routing.flows import FromClient
 from laps.telemetry.records import TRACKS, is_telemetry
 from laps.types import format_node_id
 

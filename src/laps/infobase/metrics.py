@@ -6,6 +6,7 @@ word that arrives by two ways counts once. When no way leads to a node any more,
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -41,6 +42,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self.counters = SequenceCounters()
+        self.changes: deque[MetricsChange] = deque()
+        "What nodes have said, for whoever weighs ways by it, and takes it."
         self._held: dict[NodeId, NodeMetrics] = {}
 
     def __len__(self) -> int:
@@ -62,12 +65,16 @@ class Metrics:
             self.counters.duplicates += 1
             return None
         self._held[node_id] = metrics
-        return MetricsChange(node_id, old, metrics)
+        return self._changed(MetricsChange(node_id, old, metrics))
 
     def purge_source(self, node_id: NodeId) -> MetricsChange | None:
         """A node is gone; whatever it says when it is back is taken."""
         old = self._held.pop(node_id, None)
-        return None if old is None else MetricsChange(node_id, old, None)
+        return None if old is None else self._changed(MetricsChange(node_id, old, None))
+
+    def _changed(self, change: MetricsChange) -> MetricsChange:
+        self.changes.append(change)
+        return change
 
 
 def metrics_changed(old: NodeMetrics, new: NodeMetrics) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from laps.errors import CloseCode
-from laps.relay.peers import sns_message
+from laps.relay.peers import set_messages
 from laps.sessions.peer import State
 
 if TYPE_CHECKING:
@@ -72,5 +72,5 @@ class ControlStreams:
             stub.repeat()
         if peer.control is peer_link:
             self._introduction.begin_control(peer, now)
-        sets = map(sns_message, self._fib.sets_on(link_id))
+        sets = (it for update in self._fib.sets_on(link_id) for it in set_messages(update))
         self._links.page(peer_link, "sets", sets, urgent=True)

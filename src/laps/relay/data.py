@@ -17,7 +17,7 @@ from laps.relay.framing import Wrapped
 from laps.relay.held import Held, HeldData
 from laps.relay.passing import DROPPED, DataCounters, OpenStreams, Passing, SentOn, write_all
 from laps.relay.tracing import Tracing
-from laps.routing.forwarding import FromClient, FromPeer
+from laps.routing.flows import FromClient, FromPeer
 from laps.tracks.streams import SOURCE_LOST, IncomingStream
 from laps.wire.moqt.data import FetchHeader, encode_fetch_header
 from laps.wire.objects import (
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from laps.relay.sets import Sets
     from laps.relay.stub import StubClient
     from laps.relay.tracing import Trace
-    from laps.routing.forwarding import Fib, Flow, FlowKey
+    from laps.routing.flows import Flow, FlowKey
+    from laps.routing.forwarding import Fib
     from laps.tracks.meter import Meter
     from laps.tracks.ports import Client, OutStream
     from laps.tracks.track import Track
@@ -447,11 +448,11 @@ class DataPlane:
             self._links.send_sns((update,))
 
     def drop_abandoned(self, now: float) -> None:
-        """End the streams to peers beyond which nobody is left who wants them; others go on."""
+        """End streams that nobody wants any more, or that may not go that way; others go on."""
         if not self._fib.abandoned:
             return
-        abandoned = set(self._fib.abandoned)
-        flows = dict.fromkeys(flow for flow, _, _ in self._fib.abandoned)
+        abandoned = dict(self._fib.abandoned)
+        flows = dict.fromkeys(flow for flow, _, _ in abandoned)
         self._fib.abandoned.clear()
         for passing in [it for flow in flows for it in self._streams.under(flow)]:
             gone = [item for item in passing.sets if item[:3] in abandoned]
@@ -461,7 +462,8 @@ class DataPlane:
             passing.sets = [item for item in passing.sets if item[:3] not in abandoned]
             for flow, link_id, sns_id, out in gone:
                 if not out.over:
-                    out.reset(DROPPED, now)
+                    is_forbidden = abandoned[flow, link_id, sns_id]
+                    out.reset(SOURCE_LOST if is_forbidden else DROPPED, now)
                 self._left_set(flow, link_id, sns_id)
             passing.outs[:] = [out for out in passing.outs if not out.over]
             if not passing.sets and passing.flow is not None:

@@ -21,7 +21,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from laps.errors import InvalidEncoding
-from laps.infobase.metrics import Metrics, MetricsChange, metrics_changed
+from laps.infobase.metrics import MetricsChange, metrics_changed
 from laps.infobase.namespaces import NamespaceChange, Namespaces
 from laps.infobase.nodes import MOST_CHOSEN
 from laps.relay.pieces import MOST_IN_A_TURN, MOST_TOLD, in_pieces
@@ -41,6 +41,7 @@ from laps.wire.extensions import (
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
+    from laps.infobase.metrics import Metrics
     from laps.infobase.namespaces import Names
     from laps.infobase.nodes import Nodes, SessionId
     from laps.relay.corrections import Corrections
@@ -93,6 +94,7 @@ class Extensions:
         events: deque[Any],
         settings: ExtensionSettings,
         corrections: Corrections,
+        metrics: Metrics,
         epoch: int,
     ) -> None:
         """`nodes` selects with `avoided`; `events` receives what the shell may want to know.
@@ -101,7 +103,7 @@ class Extensions:
         """
         self.settings = settings
         self.counters = ExtensionCounters()
-        self.metrics = Metrics()
+        self.metrics = metrics
         self.namespaces = Namespaces()
         self._self_id = self_id
         self._is_stub = role is Role.STUB

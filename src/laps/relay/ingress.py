@@ -6,7 +6,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from laps.relay.pieces import MOST_IN_A_TURN
-from laps.routing.forwarding import FromPeer
+from laps.routing.flows import FromPeer
+from laps.routing.terms import NOTHING
 from laps.tables import Table
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from laps.relay.sets import Sets
     from laps.relay.timers import Timers
     from laps.routing.forwarding import Fib
+    from laps.routing.terms import Onward
     from laps.tracks.shared import Shared
     from laps.types import NodeId, SnsId
 
@@ -42,8 +44,14 @@ class IngressSets:
         self._hold_s = hold_s
         self._sets: dict[SessionId, Table[SnsId, float | None]] = {}
         "By link; with the time they go, once withdrawn."
+        self._terms: dict[SessionId, tuple[SnsId, Onward]] = {}
+        "What peers said last of a set that they are about to advertise."
         self._closed: deque[tuple[SessionId, Table[SnsId, float | None]]] = deque()
         "Sets of links that are closed."
+
+    def terms_said(self, link_id: SessionId, sns_id: SnsId, onward: Onward) -> None:
+        """A peer tells what holds for a set; its advertisement is the next that it says of it."""
+        self._terms[link_id] = sns_id, onward
 
     def advertised(
         self, link_id: SessionId, sns_id: SnsId, nodes: tuple[NodeId, ...], now: float
@@ -55,7 +63,11 @@ class IngressSets:
         sets[sns_id] = None
         others = [node_id for node_id in nodes if node_id != self._self_id]
         source = FromPeer(link_id, sns_id)
-        flow = self._fib.install(source, others, local=self._self_id in nodes)
+        known = self._fib.get(source)
+        told = NOTHING if known is None else known.told
+        if link_id in self._terms and self._terms[link_id][0] == sns_id:
+            _, told = self._terms.pop(link_id)
+        flow = self._fib.install(source, others, local=self._self_id in nodes, told=told)
         if flow.local and flow.track is not None:
             self._shared.comes_by(flow.track, source)
         self._flows.changed(now)
@@ -87,6 +99,7 @@ class IngressSets:
 
     def close_link(self, link_id: SessionId, now: float) -> None:
         """A link is closed, and its sets go with it, by and by: nothing arrives under them."""
+        self._terms.pop(link_id, None)
         if sets := self._sets.pop(link_id, None):
             self._closed.append((link_id, sets))
             self.tick(now)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from laps.infobase.nodes import SessionId
     from laps.relay.held import Held
-    from laps.routing.forwarding import Flow, FlowKey
+    from laps.routing.flows import Flow, FlowKey
     from laps.tracks.meter import Meter
     from laps.tracks.ports import OutStream
     from laps.tracks.streams import IncomingStream

@@ -18,15 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from laps.infobase.nodes import Nodes, SessionId
+    from laps.policy import Policy
     from laps.relay.exchange import Exchange
     from laps.relay.extensions import Extensions
     from laps.relay.peers import Peer, PeerLink
-    from laps.relay.sets import Sets
     from laps.relay.settings import Steadiness
     from laps.relay.subscribes import SubscribeExchange
-    from laps.routing.forwarding import Fib
+    from laps.relay.weighing import Weighing
     from laps.routing.plan import Plan
-    from laps.routing.route import Router
     from laps.types import NodeId, NodeInfo
 
 
@@ -37,9 +36,7 @@ class Paths:
         self,
         self_id: NodeId,
         nodes: Nodes,
-        router: Router,
-        fib: Fib,
-        sets: Sets,
+        weighing: Weighing,
         subscribes: SubscribeExchange,
         extensions: Extensions,
         exchange: Exchange,
@@ -47,9 +44,10 @@ class Paths:
     ) -> None:
         self._self_id = self_id
         self._nodes = nodes
-        self._router = router
-        self._fib = fib
-        self._sets = sets
+        self._weighing = weighing
+        self._router = weighing.router
+        self._fib = weighing.fib
+        self._sets = weighing.sets
         self._subscribes = subscribes
         self._extensions = extensions
         self._exchange = exchange
@@ -86,7 +84,7 @@ class Paths:
             self.changed({info.id}, now)
         else:
             # The best way is as it was, but a plan may go by another, and what must not turn back.
-            self._fib.reroute([info.id], passing=not self._router.plan.vias)
+            self._fib.reroute([info.id], passing=not self._router.has_names)
             self._sets.changed(now)
         if added and not known:
             self._exchange.node_claimed(peer, info.id)
@@ -100,12 +98,14 @@ class Paths:
 
     def linked(self, peer: Peer, touched: set[NodeId], now: float) -> None:
         """A peer has one link more, which leads to these nodes."""
+        self._weighing.links_changed(now)
         self._fib.share(peer.links)
         self.changed(touched if peer.is_stub else touched | {peer.node_id}, now)
         self.srtt_changed(peer, now, at_once=True)
 
-    def closed(self, link_id: SessionId) -> set[NodeId]:
+    def closed(self, link_id: SessionId, now: float) -> set[NodeId]:
         """A link is closed: the nodes whose best way is another; if they are many, some later."""
+        self._weighing.links_changed(now)
         changes = self._nodes.close_session(link_id, MOST_CHOSEN)
         return {change.node_id for change in changes}
 
@@ -182,6 +182,7 @@ class Paths:
             return True
         del self._differing[peer]
         peer.srtt_us = nearest_us
+        self._weighing.links_changed(now)
         for link_id in peer.links:
             changes = self._nodes.set_srtt(link_id, peer.srtt_us, MOST_CHOSEN)
             moved = [change.node_id for change in changes]
@@ -191,6 +192,10 @@ class Paths:
                 self._exchange.gather(self._nodes.via(link_id), now)
         self._sets.changed(now)
         return True
+
+    def follow_policy(self, policy: Policy | None, now: float) -> None:
+        """Another policy is in force, or none."""
+        self._weighing.follow(policy, now)
 
     def follow(self, plan: Plan, now: float) -> None:
         """Lay a plan over selection, in place of the one before; streams finish where they run."""

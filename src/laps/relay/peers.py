@@ -17,6 +17,7 @@ from laps.relay.outbox import Outbox
 from laps.tables import Table
 from laps.types import DataDirection, NodeType, PeerMode, format_node_id
 from laps.wire.peering import SubscribeNodeSetAdv, SubscribeNodeSetWd
+from laps.wire.policy import SetTerms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Set
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from laps.relay.settings import RelayCounters, RelaySettings
     from laps.relay.timers import Timers
     from laps.routing.avoided import Avoided
-    from laps.routing.forwarding import SnsUpdate
+    from laps.routing.flows import SnsUpdate
     from laps.sessions.peer import Effect, PeerSession, SendControl
     from laps.sessions.peer import Event as SessionEvent
     from laps.types import NodeId, NodeInfo, SnsId, TrackKey
@@ -299,6 +300,17 @@ class Links:
         peer = self.peers.get(node_id)
         return None if peer is None else peer.data_link(number, self._avoided.suspect)
 
+    def data_peers(self) -> Iterator[tuple[NodeId, int]]:
+        """The peers that data can be sent to, and the round trip to each."""
+        for peer in self.peers.values():
+            if peer.sends_data and not peer.is_stub:
+                yield peer.node_id, peer.srtt_us
+
+    def takes_terms(self, link_id: SessionId) -> bool:
+        """Whether the peer at the other end of a link can be told how a flow is to go on."""
+        peer_link = self.peer_links.get(link_id)
+        return peer_link is not None and peer_link.link.extended
+
     def is_suspect(self, peer_link: PeerLink) -> bool:
         """Whether nothing is heard of the other end of a link."""
         return peer_link.link.id in self._avoided.suspect
@@ -403,8 +415,9 @@ class Links:
                 continue
             if not update.nodes and (peer_link.withdrawing or peer_link.link.pressed):
                 self._withdraw_later(peer_link, update.sns_id)
-            else:
-                self.send_on(peer_link, sns_message(update))
+                continue
+            for message in set_messages(update):
+                self.send_on(peer_link, message)
 
     def _withdraw_later(self, peer_link: PeerLink, sns_id: SnsId) -> None:
         """Withdraw a set when what waits to be sent has been: some of it is under that set.
@@ -430,11 +443,15 @@ class Links:
         peer_link.link.when_sent(withdraw)
 
 
-def sns_message(update: SnsUpdate) -> Message:
-    """What a peer is told of a set."""
-    if update.nodes:
-        return SubscribeNodeSetAdv(update.sns_id, update.nodes)
-    return SubscribeNodeSetWd(update.sns_id)
+def set_messages(update: SnsUpdate) -> Iterator[Message]:
+    """What a peer is told of a set: what holds for it, where that is anything, and its nodes."""
+    if not update.nodes:
+        yield SubscribeNodeSetWd(update.sns_id)
+        return
+    if (it := update.onward) is not None:
+        told = it.service, it.order, it.inside, it.avoid, it.ways, it.passed
+        yield SetTerms(update.sns_id, *told)
+    yield SubscribeNodeSetAdv(update.sns_id, update.nodes)
 
 
 def _mix(number: int, link_id: int) -> int:

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from laps.buckets import Bucket
 from laps.relay.stub import StubClient
 from laps.relay.timers import Timers
-from laps.routing.forwarding import FromClient, FromPeer
+from laps.routing.flows import FromClient, FromPeer
 from laps.wire.extensions import SetPressed, Urgency
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from laps.relay.data import DataPlane
     from laps.relay.peers import Links
     from laps.relay.ports import Link
-    from laps.routing.forwarding import Fib, FlowKey
+    from laps.routing.flows import FlowKey
+    from laps.routing.forwarding import Fib
     from laps.tracks.ports import Client, Pressed, Sender
     from laps.tracks.track import Track
     from laps.tracks.tracks import Tracks

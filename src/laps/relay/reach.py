@@ -15,7 +15,7 @@ from msgspec import structs
 
 from laps.relay.framing import DirectStream, Wrapped
 from laps.relay.passing import DROPPED
-from laps.routing.forwarding import FromClient, FromPeer, ToNode
+from laps.routing.flows import FromClient, FromPeer, ToNode
 from laps.tracks.again import as_datagrams, begun, following, recent
 from laps.tracks.cached_stream import CachedStream
 from laps.tracks.sinks import Cut
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from laps.relay.peers import Links, PeerLink
     from laps.relay.sets import Sets
     from laps.relay.stub import StubClient
-    from laps.routing.forwarding import Fib, Flow
+    from laps.routing.flows import Flow
+    from laps.routing.forwarding import Fib
     from laps.tracks.again import Kept
     from laps.tracks.ports import Client, OutStream
     from laps.tracks.streams import IncomingStream

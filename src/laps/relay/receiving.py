@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from laps.relay.limits import Limits
+from laps.relay.refusals import onward_of
 from laps.wire.extensions import (
     GoAway,
     NodeSilent,
@@ -28,6 +29,7 @@ from laps.wire.peering import (
     SubscribeNodeSetAdv,
     SubscribeNodeSetWd,
 )
+from laps.wire.policy import PolicyRefusal, SetTerms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,8 +42,10 @@ if TYPE_CHECKING:
     from laps.relay.ingress import IngressSets
     from laps.relay.paths import Paths
     from laps.relay.peers import Peer, PeerLink
+    from laps.relay.ports import Link
     from laps.relay.pressure import Pressure
     from laps.relay.reach import Reach
+    from laps.relay.refusals import Refusals
     from laps.relay.repairs import Repairs
     from laps.relay.roles import Rules
     from laps.relay.settings import PeerLimits, RelayCounters
@@ -74,6 +78,7 @@ class Receiving:
         suspicion: Suspicion,
         pressure: Pressure,
         extensions: Extensions,
+        refusals: Refusals,
     ) -> None:
         self._rules = rules
         self._counters = counters
@@ -92,6 +97,7 @@ class Receiving:
         self._suspicion = suspicion
         self._pressure = pressure
         self._extensions = extensions
+        self._refusals = refusals
 
     def receive(self, peer_link: PeerLink, peer: Peer, message: Message, now: float) -> None:
         """A control message has arrived."""
@@ -121,17 +127,18 @@ class Receiving:
                 added = isinstance(message, AnnounceInfoAdv)
                 change = self._tracks.announce if added else self._tracks.unannounce
                 self._subscribes.review_all(change(stub, info) or (), now)
-            case SubscribeNodeSetAdv(sns_id, nodes) if self._takes_data(peer_link):
-                self._ingress.advertised(link.id, sns_id, nodes, now)
-                self._data.sns_known(link, sns_id, now)
-                self._reach.serve_joining(now)
-            case SubscribeNodeSetWd(sns_id) if self._takes_data(peer_link):
-                known = self._ingress.withdrawn(link.id, sns_id, now)
-                self._counters.unknown_sns_withdraws += not known
+            case SetTerms() | SubscribeNodeSetAdv() | SubscribeNodeSetWd() if self._takes_data(
+                peer_link
+            ):
+                self._hear_of_set(link, message, now)
             case RelayRequest() | RelayResponse() if takes_control:
                 self._reach.receive(message)
-            case RepairRequest() | RepairResponse() if takes_control:
-                if not self._reach.pass_on(message):
+            case RepairRequest() | RepairResponse() | PolicyRefusal() if takes_control:
+                if self._reach.pass_on(message):
+                    pass
+                elif isinstance(message, PolicyRefusal):
+                    self._refusals.heard(message, now)
+                else:
                     self._repairs.receive(message, now)
             case SetSilent() | NodeSilent():
                 self._hear_of_silence(peer_link, message, now)
@@ -143,6 +150,20 @@ class Receiving:
                 taken = self._extensions.receive(peer, message, now, stub, peer_link)
                 self._counters.unwanted_messages += not taken
         self._data.drop_abandoned(now)
+
+    def _hear_of_set(
+        self, link: Link, message: SetTerms | SubscribeNodeSetAdv | SubscribeNodeSetWd, now: float
+    ) -> None:
+        match message:
+            case SetTerms(sns_id):
+                self._ingress.terms_said(link.id, sns_id, onward_of(message))
+            case SubscribeNodeSetAdv(sns_id, nodes):
+                self._ingress.advertised(link.id, sns_id, nodes, now)
+                self._data.sns_known(link, sns_id, now)
+                self._reach.serve_joining(now)
+            case SubscribeNodeSetWd(sns_id):
+                known = self._ingress.withdrawn(link.id, sns_id, now)
+                self._counters.unknown_sns_withdraws += not known
 
     def _hear_of_silence(
         self, peer_link: PeerLink, message: SetSilent | NodeSilent, now: float

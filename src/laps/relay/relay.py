@@ -33,17 +33,16 @@ from laps.relay.pressure import Pressure
 from laps.relay.proofs import PeerProofs
 from laps.relay.reach import Reach
 from laps.relay.receiving import Receiving
+from laps.relay.refusals import Refusals
 from laps.relay.repairs import Repairs
 from laps.relay.roles import RULES, Role
-from laps.relay.sets import Sets
 from laps.relay.settings import RelayCounters, RelaySettings
 from laps.relay.sizes import sizes_of
 from laps.relay.subscribes import SubscribeExchange
 from laps.relay.suspicion import Suspicion
 from laps.relay.timers import Due, Timers, earliest, tick_due
+from laps.relay.weighing import Weighing
 from laps.routing.avoided import Avoided
-from laps.routing.forwarding import Fib
-from laps.routing.route import Router
 from laps.sessions.peer import (
     ControlReceived,
     EndStream,
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
 
     from laps.infobase.namespaces import Names
     from laps.infobase.nodes import SessionId
+    from laps.policy import Policy
     from laps.relay.extensions import ExtensionEvent
     from laps.relay.peers import GiveUp, PeerArrived
     from laps.relay.ports import Link
@@ -97,9 +97,10 @@ class Relay:
         self.subscribes = Subscribes()
         self.links = Links(self.counters, avoided)
         self.peers = self.links.peers
-        self.router = Router(self.nodes, self.links, avoided)
-        self.fib = Fib(self.router)
-        self._sets = Sets(self.fib, self.links)
+        where = self.id, settings.region
+        self.weighing = Weighing(*where, self.nodes, self.links, avoided)
+        self.router, self.fib = self.weighing.router, self.weighing.fib
+        self._sets = self.weighing.sets
         self.tracks = Tracks(self_info.id, self.subscribes, self.fib, settings.cache)
         hold = settings.hold_s, settings.hold_bytes
         self.data = DataPlane(self.fib, self._sets, self.links, self.tracks, *hold)
@@ -117,6 +118,7 @@ class Relay:
             self.events,
             settings.extensions,
             corrections,
+            self.weighing.metrics,
             epoch,
         )
         bases = self.nodes, self.subscribes, self.links, self.extensions
@@ -161,14 +163,14 @@ class Relay:
         self._paths = Paths(
             self.id,
             self.nodes,
-            self.router,
-            self.fib,
-            self._sets,
+            self.weighing,
             self._subscribes,
             self.extensions,
             self._exchange,
             settings.steadiness,
         )
+        deciding = self.weighing, self.fib, self.reach, self.tracks
+        self.refusals = Refusals(self.id, *deciding, self.journal)
         carried = self.subscribes, self.tracks, self.fib, self.ingress, self.data, self.repairs
         self.suspicion = Suspicion(role, avoided, self.links, self._paths, *carried)
         self._leaving = Leaving(
@@ -191,25 +193,17 @@ class Relay:
         self.claims = Claims(self.id, *exchanges, self.journal, self.counters)
         known = self.nodes, self.subscribes, self._stubs, self._paths, self._subscribes
         flowing = self.tracks, self.ingress, self.data, self.reach, self.repairs
-        watching = self.suspicion, self.pressure, self.extensions
+        watching = self.suspicion, self.pressure, self.extensions, self.refusals
         self._receiving = Receiving(
             self.rules, self.counters, settings.limits, self.claims, *known, *flowing, *watching
         )
         fib, broken = self.fib, self.tracks.shared.broken
-        self._moved_by_data = fib.abandoned, fib.unsettled, fib.reached, broken, self.data.holding
+        moved = fib.abandoned, fib.unsettled, fib.reached, broken, self.data.holding
+        self._moved_by_data = moved
         "Where something may be that `tick` is to deal with, after data came."
-        self._due: tuple[Due, ...] = (
-            self._paths,
-            self._exchange,
-            self._sets,
-            self.ingress,
-            self.data,
-            self._subscribes,
-            self.extensions,
-            self.repairs,
-            self.pressure,
-            self.links,
-        )
+        sending = self.weighing, self._paths, self._exchange, self._sets, self.ingress, self.data
+        saying = self._subscribes, self.extensions, self.repairs, self.pressure, self.links
+        self._due: tuple[Due, ...] = (*sending, *saying, self.refusals)
 
     # -- links -------------------------------------------------------------------------------------
 
@@ -296,7 +290,7 @@ class Relay:
             del self.peers[peer.node_id]
             peer.confirm_at = None
             self.journal.note(now, "peer_down", format_node_id(peer.node_id), reason=reason)
-        touched = self._paths.closed(link.id)
+        touched = self._paths.closed(link.id, now)
         self.ingress.close_link(link.id, now)
         touched |= self._introduction.elect(peer, now)
         if peer_link.first_node_at is not None:
@@ -423,6 +417,11 @@ class Relay:
         """Lay a plan over selection, in place of the one before; streams finish where they run."""
         self._paths.follow(plan, now)
 
+    def follow_policy(self, policy: Policy | None, now: float) -> None:
+        """Keep to another policy, or to none, from now on."""
+        self._paths.follow_policy(policy, now)
+        self.refusals.changed()
+
     def tick(self, now: float) -> None:
         """Do what has fallen due."""
         self._timers.run(now)
@@ -457,7 +456,7 @@ class Relay:
         """Whether nothing is about to be said or dropped."""
         waiting = self._timers or self.data.holding or self._exchange.deadline() is not None
         waiting = waiting or any(link.outbox for link in self.links.peer_links.values())
-        parts = self._sets, self._subscribes, self._paths, self.repairs
+        parts = self._sets, self._subscribes, self._paths, self.repairs, self.weighing
         return not waiting and all(it.is_idle for it in parts) and self.extensions.is_idle()
 
     def sizes(self) -> dict[str, int]:

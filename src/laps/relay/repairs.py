@@ -31,7 +31,7 @@ from laps.relay.repair_window import (
     under_way_since,
     what_is_here,
 )
-from laps.routing.forwarding import FromClient
+from laps.routing.flows import FromClient
 from laps.tracks.holes import Holes
 from laps.tracks.shared import Lost
 from laps.tracks.streams import SOURCE_LOST
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from laps.relay.reach import Reach
     from laps.relay.sets import Sets
     from laps.relay.subscribes import SubscribeExchange
-    from laps.routing.forwarding import Flow, FromPeer, Route
+    from laps.routing.flows import Flow, FromPeer, Route
     from laps.tracks.track import Track
     from laps.tracks.tracks import Tracks
     from laps.types import NamespaceInfo, TrackKey

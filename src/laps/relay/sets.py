@@ -17,7 +17,8 @@ from laps.wire.extensions import SetSilent
 
 if TYPE_CHECKING:
     from laps.relay.peers import Links
-    from laps.routing.forwarding import Fib, Flow, FlowKey, FromPeer, Route
+    from laps.routing.flows import Flow, FlowKey, FromPeer, Route
+    from laps.routing.forwarding import Fib
     from laps.types import NodeId
 
 # As long as a frame: whoever joins waits for the next one in any case.

@@ -79,6 +79,8 @@ class RelaySettings:
     "How long subscribes are kept of a node that nobody has told us of."
     repair_s: float = 2.5
     "What was sent so long before a relay was found dead may be missing; longer than that takes."
+    region: str = ""
+    "Where the relay is, for policies to go by."
     steadiness: Steadiness = field(default_factory=Steadiness)
     extensions: ExtensionSettings = field(default_factory=ExtensionSettings)
     cache: CacheLimits = field(default_factory=CacheLimits)

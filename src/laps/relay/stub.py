@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from laps.relay.framing import DirectStream, Wrapped
-from laps.routing.forwarding import FromClient, SnsIds, SnsUpdate
+from laps.routing.flows import FromClient, SnsUpdate
+from laps.routing.forwarding import SnsIds
 from laps.tracks.ports import Answers
 from laps.types import SubscribeInfo, next_sequence
 from laps.wire.extensions import SetPressed
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from laps.relay.peers import Links, Peer
     from laps.relay.ports import Link
-    from laps.routing.forwarding import FlowKey
+    from laps.routing.flows import FlowKey
     from laps.tracks.ports import OutStream
     from laps.types import NodeId, SnsId, TrackHash, TrackKey
     from laps.wire.extensions import Urgency

@@ -16,7 +16,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from laps.relay.roles import Role
-from laps.routing.forwarding import FromPeer
+from laps.routing.flows import FromPeer
 from laps.wire.extensions import NodeSilent
 
 # A link is found silent after half a second, and two round trips; what was sent a little earlier

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from laps.errors import LapsError, RemoteProtocolError
-from laps.routing.forwarding import FromPeer
+from laps.routing.flows import FromPeer
 from laps.types import track_alias
 from laps.wire.buffer import Incomplete
 from laps.wire.moqt.boundaries import BoundaryScanner

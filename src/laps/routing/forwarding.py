@@ -24,16 +24,19 @@ time (`spread`). What has not come to a flow yet is found when it is settled.
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass, field
-from math import inf
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from laps.infobase.nodes import PathCandidate, SessionId
+from laps.routing.flows import Flow, FromClient, FromPeer, OutSet, SnsUpdate
+from laps.routing.terms import NOTHING
 from laps.tables import Table
-from laps.types import NodeId, SnsId, TrackKey
+from laps.types import SnsId
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
+
+    from laps.routing.flows import FlowKey, LinkId, Route
+    from laps.routing.terms import Onward, Terms
+    from laps.types import NodeId, TrackName
 
 LAST_SNS_ID: Final = 2**32 - 1
 
@@ -42,54 +45,6 @@ MOST_AT_ONCE: Final = 200
 
 K = TypeVar("K")
 
-LinkId = SessionId
-
-
-class FromPeer(NamedTuple):
-    """A flow that a peer sends: a set that it advertised on a link."""
-
-    link: LinkId
-    sns_id: SnsId
-
-
-class FromClient(NamedTuple):
-    """A flow of a publisher at this relay, or of a Stub: a client and one of its tracks."""
-
-    client: Hashable
-    track: TrackKey
-
-
-class ToNode(NamedTuple):
-    """A flow of this relay's own to one node alone, such as the answer to a FETCH."""
-
-    node_id: NodeId
-    track: TrackKey
-    number: int
-    "They count up, so that several to the same node stay apart."
-
-
-FlowKey = FromPeer | FromClient | ToNode
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """The way that a flow takes to a node: what data follows, and what an operator is shown."""
-
-    link: LinkId | None
-    "The link that data takes; None where no way leads there."
-    path: PathCandidate | None
-    reason: str
-    """In an operator's words."""
-
-    def is_another(self, old: Route) -> bool:
-        """Whether it begins with another link than before, or is longer beyond the same one."""
-        return self.link != old.link or self.hops > old.hops
-
-    @property
-    def hops(self) -> int:
-        """Nodes between us and that one."""
-        return 0 if self.path is None else self.path.hops
-
 
 class Router(Protocol):
     """Decides which way a flow takes to a node."""
@@ -97,59 +52,14 @@ class Router(Protocol):
     def route(self, flow: Flow, node_id: NodeId) -> Route:
         """The way to a node, and why."""
 
+    def terms(self, flow: Flow) -> Terms:
+        """What holds for a flow that is no peer's."""
 
-@dataclass(frozen=True, slots=True)
-class SnsUpdate:
-    """Tell a peer of a set, or, where there are no nodes, that the id is no more."""
+    def forbids(self, flow: Flow, route: Route) -> bool:
+        """Whether a flow may not take a way that it took until now."""
 
-    link: LinkId
-    sns_id: SnsId
-    nodes: tuple[NodeId, ...]
-
-
-@dataclass(slots=True)
-class OutSet:
-    """A flow's set on one link."""
-
-    sns_id: SnsId
-    nodes: frozenset[NodeId]
-    streams: int = 0
-    "How many streams run under the id."
-
-
-@dataclass(slots=True, eq=False)
-class Flow:
-    """One data context on its way through this relay."""
-
-    key: FlowKey
-    serial: int
-    "Its place among the flows."
-    targets: frozenset[NodeId] = frozenset()
-    local: bool = False
-    "Whether clients of this relay are to have it too."
-    track: TrackKey | None = None
-    "What a peer sends under it, once a stream has come."
-    withdrawn: bool = False
-    "The peer that it comes from has withdrawn it: only the last of its data may still arrive."
-    outs: dict[LinkId, OutSet] = field(default_factory=dict)
-    old: dict[tuple[LinkId, SnsId], OutSet] = field(default_factory=dict)
-    "Sets that take no new streams, and wait for theirs to end."
-    routes: dict[NodeId, Route] = field(default_factory=dict)
-    "The way to each target, as it was last decided."
-    settled: bool = True
-    "Whether its sets are what its targets ask for."
-    settled_at: float = -inf
-    "When peers were last told of it, for whoever decides when they are told again."
-    undecided: set[NodeId] = field(default_factory=set)
-    "Targets whose way may be another by now."
-    lost: set[NodeId] = field(default_factory=set)
-    "Targets that a link led to which is gone."
-    unreached_at: dict[NodeId, float] = field(default_factory=dict)
-    "Since when no way leads to targets, or led to them; for whoever sends again what they missed."
-
-    def current(self) -> list[tuple[LinkId, SnsId]]:
-        """Where a new stream goes."""
-        return [(link, out.sns_id) for link, out in self.outs.items()]
+    def onward(self, flow: Flow, link: LinkId, nodes: Iterable[NodeId]) -> Onward | None:
+        """What a peer is told with a set; None: nothing."""
 
 
 class SnsIds:
@@ -187,8 +97,11 @@ class Fib:
 
     def __init__(self, router: Router) -> None:
         self._router = router
-        self.abandoned: list[tuple[Flow, LinkId, SnsId]] = []
-        "Sets with streams that no node is left for: the streams are to be ended."
+        self.abandoned: dict[tuple[Flow, LinkId, SnsId], bool] = {}
+        """Sets with streams that are to be ended: no node is left for them; or, if True, they may
+        not go there any more, and their nodes get the rest by another way."""
+        self.judged: list[tuple[Flow, NodeId, Route]] = []
+        "Targets of our own publishers that policy refuses now, or no longer does."
         self.reached: list[tuple[Flow, NodeId, Route | None]] = []
         "Targets of our own publishers whose way is another or none, and the way that it was."
         self.changes = 0
@@ -220,13 +133,29 @@ class Fib:
         """The flow, if there is one."""
         return self._flows.get(key)
 
-    def install(self, key: FlowKey, targets: Iterable[NodeId], *, local: bool) -> Flow:
-        """Make or change a flow; only the way to targets that are new to it is decided anew."""
+    def install(
+        self,
+        key: FlowKey,
+        targets: Iterable[NodeId],
+        *,
+        local: bool,
+        name: TrackName | None = None,
+        told: Onward = NOTHING,
+    ) -> Flow:
+        """Make or change a flow; only the way to targets that are new to it is decided anew.
+
+        `name` is that of the track, and `told` what the peer that it comes from says of it.
+        """
         flow = self._flows.get(key)
         if flow is None:
             self._made += 1
             flow = self._flows[key] = Flow(key, self._made)
         flow.local, flow.withdrawn = local, False
+        flow.name = name or flow.name
+        if told != flow.told:
+            flow.told, flow.terms, flow.ways = told, told.terms, told.hops()
+            flow.undecided |= flow.targets
+            self._unsettle(flow)
         wanted = frozenset(targets)
         if wanted == flow.targets:
             return flow
@@ -260,6 +189,16 @@ class Fib:
             if (flows := self._by_target.get(node)) is not None:
                 self._moved[node] += 1
                 self._begin(self._move(flows.values(), node, passing=passing), len(flows))
+
+    def reconsider(self) -> None:
+        """What ways are chosen by is another: every flow is looked at."""
+        self._begin(self._reconsider(self._flows.values()), len(self._flows))
+
+    def _reconsider(self, flows: Iterable[Flow]) -> Iterator[None]:
+        for flow in flows:
+            flow.undecided |= flow.targets
+            self._unsettle(flow)
+            yield
 
     def _move(self, flows: Iterable[Flow], node: NodeId, *, passing: bool) -> Iterator[None]:
         for flow in flows:
@@ -377,7 +316,7 @@ class Fib:
             if (current := flow.outs.get(link)) is not None:
                 outs.append(current)
             for out in outs:
-                yield SnsUpdate(link, out.sns_id, tuple(sorted(out.nodes)))
+                yield SnsUpdate(link, out.sns_id, tuple(sorted(out.nodes)), out.onward)
 
     def stream_opened(self, flow: Flow, link: LinkId) -> None:
         """A stream of the flow now runs on a link."""
@@ -403,10 +342,19 @@ class Fib:
     def _decide(self, flow: Flow, before: dict[NodeId, LinkId]) -> None:
         """Ask for the way to each target whose way may be another by now."""
         undecided, flow.undecided = flow.undecided, set()
+        is_ours = not isinstance(flow.key, FromPeer)
+        if is_ours:
+            flow.terms = self._router.terms(flow)
         for node in sorted(undecided & flow.targets):
-            old = flow.routes.get(node) if node in before else None
+            last = flow.routes.get(node)
+            old = last if node in before else None
             route = flow.routes[node] = self._router.route(flow, node)
+            if last is not None and last.link is not None and self._router.forbids(flow, last):
+                flow.forbidden.add(last.link)
             if isinstance(flow.key, FromClient):
+                if route.is_refused or (last is not None and last.is_refused):
+                    self.judged.append((flow, node, route))
+                    continue
                 is_another = old is not None and route.is_another(old)
                 if route.link is None or flow.unreached_at or is_another:
                     self.reached.append((flow, node, old))
@@ -432,24 +380,31 @@ class Fib:
             for node in nodes
             if node in lost or before.get(node, link) != link
         }
+        forbidden, flow.forbidden = flow.forbidden, set()
+        for link in forbidden:
+            self._retire(flow, link)
         advertised: list[SnsUpdate] = []
         for link, nodes in sorted(wanted.items()):
             out = flow.outs.get(link)
-            if out is not None and out.nodes == nodes:
+            onward = self._router.onward(flow, link, nodes)
+            if out is not None and onward is None and out.onward is not None:
+                onward = NOTHING
+            if out is not None and out.nodes == nodes and onward == out.onward:
                 continue
             if out is None or not moved.isdisjoint(out.nodes ^ nodes):
                 self._retire(flow, link)
                 ids = self._ids.setdefault(link, SnsIds())
                 out = flow.outs[link] = OutSet(ids.take(flow), frozenset())
                 _index(self._by_link, link, flow)
-            out.nodes = frozenset(nodes)
-            advertised.append(SnsUpdate(link, out.sns_id, tuple(sorted(nodes))))
+            out.nodes, out.onward = frozenset(nodes), onward
+            advertised.append(SnsUpdate(link, out.sns_id, tuple(sorted(nodes)), onward))
         for link in [link for link in flow.outs if link not in wanted]:
             self._retire(flow, link)
         # Nodes that have moved get the rest of a stream by the old way; those that left do not.
         for (link, sns_id), out in flow.old.items():
-            if out.streams and out.nodes.isdisjoint(flow.targets):
-                self.abandoned.append((flow, link, sns_id))
+            is_forbidden = link in forbidden
+            if out.streams and (is_forbidden or out.nodes.isdisjoint(flow.targets)):
+                self.abandoned[flow, link, sns_id] = is_forbidden
         # The new path is there before the old one goes.
         over = [old for old, out in flow.old.items() if not out.streams]
         return advertised + [self._drop(flow, *old) for old in over]

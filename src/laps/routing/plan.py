@@ -1,23 +1,38 @@
 """A plan laid over selection: for some tracks, which peer copies for a region go to first.
 
 A plan knows the whole network's demand, selection only paths. It says for a track and a region
-"by this Via" or "direct", and it is followed where the peer it names leads to the s-relay; where
-that peer is gone, or does not lead there, selection decides as if there were no plan. So a plan
-can be old or wrong and nothing is lost but its saving.
+"by this Via", "by these Vias, one after the other" or "direct", and for patterns of tracks and for
+classes too. It is followed as far as what it names is there and leads to the s-relay; where it is
+gone, selection decides as if there were no plan. So a plan can be old or wrong and nothing is lost
+but its saving.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from laps.routing.terms import Way
     from laps.types import NodeId, TrackKey
 
-DIRECT = None
-"In place of a Via: the s-relay itself, from the o-relay."
+DIRECT: Way = ()
+"No Via: the o-relay sends to the s-relay itself."
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedWay:
+    """What a plan says of more than one track."""
+
+    tracks: str
+    "A pattern for namespace/name; empty: of any name."
+    service: str
+    "A class of service; empty: of any class."
+    by_region: Mapping[str, Way]
+    "By the region of the s-relay; an empty one stands for all."
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +44,31 @@ class Plan:
     expires_at: float
     "Seconds since 1970; from then on it counts no more."
     regions: Mapping[NodeId, str] = field(default_factory=dict)
-    vias: Mapping[TrackKey, Mapping[str, NodeId | None]] = field(default_factory=dict)
-    "By the hash of a track's full name and the region of the s-relay: a Via, or DIRECT."
+    vias: Mapping[TrackKey, Mapping[str, Way]] = field(default_factory=dict)
+    "By the hash of a track's full name and the region of the s-relay: Vias in order, or DIRECT."
+    ways: tuple[PlannedWay, ...] = ()
+    "For tracks that stand in `vias` with nothing; the first that matches counts."
 
-    def peer_for(self, full_name_hash: TrackKey, node_id: NodeId) -> NodeId | None:
-        """The peer that a track for a node is to be sent to first; None where nothing is said."""
-        by_region = self.vias.get(full_name_hash)
-        if by_region is None:
-            return None
+    def way_for(
+        self, key: TrackKey, node_id: NodeId, track: str | None = None, service: str = ""
+    ) -> Way | None:
+        """The Vias that a track passes on its way to a node; None where nothing is said.
+
+        `track` is its namespace/name, where it is known.
+        """
         region = self.regions.get(node_id)
-        if region is None or region not in by_region:
-            return None
-        via = by_region[region]
-        return node_id if via is DIRECT else via
+        by_region = self.vias.get(key)
+        if by_region is not None and region is not None and region in by_region:
+            return by_region[region]
+        for way in self.ways:
+            if way.service not in ("", service):
+                continue
+            if way.tracks and (track is None or not fnmatchcase(track, way.tracks)):
+                continue
+            found = way.by_region.get(region or "", way.by_region.get(""))
+            if found is not None:
+                return found
+        return None
 
 
 NO_PLAN = Plan(sequence=0, expires_at=0.0)

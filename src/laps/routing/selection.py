@@ -32,16 +32,17 @@ def select(
 ) -> Choice | None:
     """The best of the paths that are admitted, all of them unless `admit` says otherwise."""
     admitted = candidates if admit is None else [path for path in candidates if admit(path)]
-    ranked = sorted(admitted, key=_key)
+    ranked = sorted(admitted, key=preference)
     if not ranked:
         return None
-    reason = _reason(ranked[0], ranked[1]) if len(ranked) > 1 else "only path"
+    reason = why(ranked[0], ranked[1]) if len(ranked) > 1 else "only path"
     if refused := len(candidates) - len(admitted):
         reason = f"{reason}; {refused} not admitted"
     return Choice(ranked[0], reason)
 
 
-def _key(path: PathCandidate) -> tuple[bool, int, int, int, float, int]:
+def preference(path: PathCandidate) -> tuple[bool, int, int, int, float, int]:
+    """What is compared of a path: the lowest is taken."""
     return (
         not path.carries_data,
         len(path.info.path),
@@ -52,24 +53,26 @@ def _key(path: PathCandidate) -> tuple[bool, int, int, int, float, int]:
     )
 
 
-def _reason(best: PathCandidate, other: PathCandidate) -> str:
-    """What told the best from the second best."""
-    decisive = map(ne, _key(best), _key(other))
-    return next(compress(_WORDS, decisive))(best, other)
+def why(best: PathCandidate, other: PathCandidate) -> str:
+    """What tells a path from one that is not as good."""
+    decisive = map(ne, preference(best), preference(other))
+    words = next(compress(_WORDS, decisive), None)
+    return "lowest node ids on the way" if words is None else words(best, other)
 
 
 _WORDS: Final[tuple[Callable[[PathCandidate, PathCandidate], str], ...]] = (
-    lambda _, other: f"carries data, the path via {_peer(other)} does not",
-    lambda best, other: f"fewest hops: {best.hops} against {other.hops} via {_peer(other)}",
-    lambda best, other: f"lowest sRTT: {_ms(best)} against {_ms(other)} via {_peer(other)}",
-    lambda best, other: f"lowest peer id: {_peer(best)} against {_peer(other)}",
-    lambda best, _: f"oldest session with {_peer(best)}",
+    lambda _, other: f"carries data, the path via {peer_text(other)} does not",
+    lambda best, other: f"fewest hops: {best.hops} against {other.hops} via {peer_text(other)}",
+    lambda best, other: f"lowest sRTT: {_ms(best)} against {_ms(other)} via {peer_text(other)}",
+    lambda best, other: f"lowest peer id: {peer_text(best)} against {peer_text(other)}",
+    lambda best, _: f"oldest session with {peer_text(best)}",
     lambda best, other: f"lowest session number: {best.session} against {other.session}",
 )
 """What each part of the key is called when it decides."""
 
 
-def _peer(path: PathCandidate) -> str:
+def peer_text(path: PathCandidate) -> str:
+    """The peer that a path begins with."""
     return _node_id_text(path.peer_id)
 
 

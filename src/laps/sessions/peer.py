@@ -39,7 +39,8 @@ from laps.errors import (
 )
 from laps.types import format_node_id
 from laps.wire.control import ControlDecoder, encode
-from laps.wire.extensions import Authorization, ExtensionType
+from laps.wire.extension_fields import ExtensionType
+from laps.wire.extensions import Authorization
 from laps.wire.peering import CODECS, Connect, ConnectResponse, MessageType, ResponseCode
 
 if TYPE_CHECKING:

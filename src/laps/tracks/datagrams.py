@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from laps.routing.forwarding import FromPeer
+from laps.routing.flows import FromPeer
 from laps.tracks.cached_stream import Resume
 from laps.tracks.reassembly import TrackFragments
 from laps.tracks.repeated import is_too_late

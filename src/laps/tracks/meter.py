@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from laps.routing.forwarding import Flow
+    from laps.routing.flows import Flow
     from laps.types import TrackKey
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from laps.routing.forwarding import FlowKey
+    from laps.routing.flows import FlowKey
     from laps.types import TrackHash, TrackKey
     from laps.wire.extensions import Urgency
 

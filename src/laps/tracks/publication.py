@@ -19,11 +19,11 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from laps.errors import LocalProtocolError
-from laps.routing.forwarding import FromClient
+from laps.routing.flows import FromClient
 from laps.wire.moqt.messages import DEFAULT_PRIORITY
 
 if TYPE_CHECKING:
-    from laps.routing.forwarding import FromPeer
+    from laps.routing.flows import FromPeer
     from laps.tracks.ports import Client
     from laps.types import AnnounceInfo, Location, TrackHash, TrackKey
     from laps.wire.moqt.messages import PublishDone, RequestError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from laps.routing.forwarding import FromPeer
+from laps.routing.flows import FromPeer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laps.infobase.announces import Announces
-from laps.routing.forwarding import FromPeer
+from laps.routing.flows import FromPeer
 from laps.tables import Table
 from laps.tracks.cache import Cache
 from laps.wire.quicr.fragments import MAX_OBJECT_BYTES

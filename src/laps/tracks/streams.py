@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from laps.routing.forwarding import FromPeer
+from laps.routing.flows import FromPeer
 from laps.wire.buffer import Incomplete, decode_varint
 from laps.wire.moqt.codes import MoqtViolation, ResetCode
 from laps.wire.moqt.data import FetchHeader, SubgroupHeader, decode_stream_header

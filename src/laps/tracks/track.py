@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from laps.routing.forwarding import FromPeer
+from laps.routing.flows import FromPeer
 from laps.tracks.cache import CachedTrack
 from laps.tracks.datagrams import Datagrams
 from laps.tracks.in_order import InOrder

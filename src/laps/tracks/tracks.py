@@ -14,7 +14,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from laps.errors import InvalidEncoding
-from laps.routing.forwarding import FromClient
+from laps.routing.flows import FromClient
 from laps.tables import Table
 from laps.telemetry.records import is_telemetry
 from laps.tracks.meter import Meter
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from laps.infobase.subscribes import Subscribes
-    from laps.routing.forwarding import Fib, Flow, SnsUpdate
+    from laps.routing.flows import Flow, SnsUpdate
+    from laps.routing.forwarding import Fib
     from laps.tracks.cache import CacheLimits
     from laps.tracks.history import History
     from laps.tracks.ports import Client

@@ -22,7 +22,17 @@ from laps.types import (
     TrackKey,
 )
 from laps.wire.buffer import Cursor, Incomplete, decode_varint, encode_varint
+from laps.wire.extension_fields import (
+    ExtensionType,
+    check_fraction,
+    check_most,
+    decode_count,
+    decode_text,
+    encode_bytes,
+    encode_text,
+)
 from laps.wire.peering import CODECS, Codec, Message
+from laps.wire.policy import POLICY_CODECS, PolicyRefusal
 
 # MoQT lets a namespace have 32 parts and a full track name 4096 bytes.
 MAX_NAMESPACE_PARTS: Final = 32
@@ -46,23 +56,6 @@ MAX_TOKEN_LENGTH: Final = 8192
 
 # Further than any network of relays is wide: what goes round in a circle ends.
 MAX_HOPS: Final = 32
-
-
-class ExtensionType(IntEnum):
-    """Message types far from the document's own, 1 to 11, so that it can grow."""
-
-    NODE_METRICS = 64
-    NAMESPACE_INFO_ADV = 65
-    NAMESPACE_INFO_WD = 66
-    GOAWAY = 67
-    RELAY_REQUEST = 68
-    RELAY_RESPONSE = 69
-    REPAIR_REQUEST = 70
-    REPAIR_RESPONSE = 71
-    SET_SILENT = 72
-    SET_PRESSED = 73
-    AUTHORIZATION = 74
-    NODE_SILENT = 75
 
 
 # --- messages --------------------------------------------------------------------------------
@@ -223,51 +216,11 @@ class SetPressed(Message, frozen=True):
     urgency: Urgency
 
 
-Travelling = RelayRequest | RelayResponse | RepairRequest | RepairResponse
+Travelling = RelayRequest | RelayResponse | RepairRequest | RepairResponse | PolicyRefusal
 """What goes from hop to hop to a node that need not be a peer."""
 
 
 # --- bodies ----------------------------------------------------------------------------------
-
-
-def _check_most(what: str, size: int, most: int) -> None:
-    if size > most:
-        raise InvalidEncoding(f"{what} {size} is more than {most}")
-
-
-def _check_fraction(value: float, field: str) -> None:
-    # Written so that NaN fails as well.
-    if not 0 <= value <= 1:
-        raise InvalidEncoding(f"{field} {value} is outside 0 to 1")
-
-
-def _decode_count(cursor: Cursor, field: str, item_size: int, most: int) -> int:
-    """A count, once it is sure that so many items can follow."""
-    count = cursor.varint(field)
-    _check_most(field, count, most)
-    if count * item_size > cursor.remaining:
-        problem = f"{count} needs {count * item_size} bytes and {cursor.remaining} are left"
-        raise InvalidEncoding(f"{field} {problem}")
-    return count
-
-
-def _encode_bytes(data: bytes) -> bytes:
-    return encode_varint(len(data)) + data
-
-
-def _encode_text(text: str, field: str, most: int) -> bytes:
-    data = text.encode()
-    _check_most(f"{field}_len", len(data), most)
-    return _encode_bytes(data)
-
-
-def _decode_text(cursor: Cursor, field: str, most: int) -> str:
-    size = cursor.varint(f"{field}_len")
-    _check_most(f"{field}_len", size, most)
-    try:
-        return str(cursor.take(size, field), "utf-8")
-    except UnicodeDecodeError as error:
-        raise InvalidEncoding(f"{field} is not UTF-8 at its byte {error.start}") from None
 
 
 # AUTHORIZATION
@@ -275,7 +228,7 @@ def _decode_text(cursor: Cursor, field: str, most: int) -> str:
 
 
 def _check_token(length: int) -> None:
-    _check_most("the token's length", length, MAX_TOKEN_LENGTH)
+    check_most("the token's length", length, MAX_TOKEN_LENGTH)
     if length == 0:
         raise InvalidEncoding("the token is empty")
 
@@ -304,12 +257,12 @@ _REACHABILITY = struct.Struct(">QQd")
 
 def _encode_node_metrics(message: NodeMetricsAdv) -> bytes:
     metrics = message.node_metrics
-    _check_fraction(metrics.load, "load")
-    _check_most("tag_count", len(metrics.tags), MAX_TAGS)
-    _check_most("reachability_count", len(metrics.reachability), MAX_REACHABILITY)
-    _check_most("best_via_count", len(metrics.best_vias), MAX_BEST_VIAS)
+    check_fraction(metrics.load, "load")
+    check_most("tag_count", len(metrics.tags), MAX_TAGS)
+    check_most("reachability_count", len(metrics.reachability), MAX_REACHABILITY)
+    check_most("best_via_count", len(metrics.best_vias), MAX_BEST_VIAS)
     for item in metrics.reachability:
-        _check_fraction(item.loss, "loss")
+        check_fraction(item.loss, "loss")
     return b"".join(
         (
             _METRICS.pack(
@@ -319,9 +272,9 @@ def _encode_node_metrics(message: NodeMetricsAdv) -> bytes:
                 metrics.capacity_bps,
                 metrics.egress_bps,
             ),
-            _encode_text(metrics.region, "region", MAX_REGION_LENGTH),
+            encode_text(metrics.region, "region", MAX_REGION_LENGTH),
             encode_varint(len(metrics.tags)),
-            *(_encode_text(tag, "tag", MAX_TAG_LENGTH) for tag in metrics.tags),
+            *(encode_text(tag, "tag", MAX_TAG_LENGTH) for tag in metrics.tags),
             encode_varint(len(metrics.reachability)),
             *(
                 _REACHABILITY.pack(item.node_id, item.srtt_us, item.loss)
@@ -329,7 +282,7 @@ def _encode_node_metrics(message: NodeMetricsAdv) -> bytes:
             ),
             encode_varint(len(metrics.best_vias)),
             struct.pack(f">{len(metrics.best_vias)}Q", *metrics.best_vias),
-            _encode_text(metrics.client_address, "client_address", MAX_ADDRESS_LENGTH),
+            encode_text(metrics.client_address, "client_address", MAX_ADDRESS_LENGTH),
         )
     )
 
@@ -337,10 +290,10 @@ def _encode_node_metrics(message: NodeMetricsAdv) -> bytes:
 def _decode_node_metrics(cursor: Cursor) -> NodeMetricsAdv:
     fixed = cursor.take(_METRICS.size, "sequence, source_node_id, load, capacity and egress")
     sequence, source, load, capacity_bps, egress_bps = _METRICS.unpack(fixed)
-    _check_fraction(load, "load")
-    region = _decode_text(cursor, "region", MAX_REGION_LENGTH)
-    tag_count = _decode_count(cursor, "tag_count", 1, MAX_TAGS)
-    tags = tuple(_decode_text(cursor, "tag", MAX_TAG_LENGTH) for _ in range(tag_count))
+    check_fraction(load, "load")
+    region = decode_text(cursor, "region", MAX_REGION_LENGTH)
+    tag_count = decode_count(cursor, "tag_count", 1, MAX_TAGS)
+    tags = tuple(decode_text(cursor, "tag", MAX_TAG_LENGTH) for _ in range(tag_count))
     return NodeMetricsAdv(
         NodeMetrics(
             sequence,
@@ -352,14 +305,14 @@ def _decode_node_metrics(cursor: Cursor) -> NodeMetricsAdv:
             tags,
             _decode_reachability(cursor),
             _decode_best_vias(cursor),
-            _decode_text(cursor, "client_address", MAX_ADDRESS_LENGTH),
+            decode_text(cursor, "client_address", MAX_ADDRESS_LENGTH),
         )
     )
 
 
 def _decode_reachability(cursor: Cursor) -> tuple[Reachability, ...]:
     size = _REACHABILITY.size
-    count = _decode_count(cursor, "reachability_count", size, MAX_REACHABILITY)
+    count = decode_count(cursor, "reachability_count", size, MAX_REACHABILITY)
     items = tuple(
         Reachability(NodeId(node_id), srtt_us, loss)
         for node_id, srtt_us, loss in _REACHABILITY.iter_unpack(
@@ -367,12 +320,12 @@ def _decode_reachability(cursor: Cursor) -> tuple[Reachability, ...]:
         )
     )
     for item in items:
-        _check_fraction(item.loss, "loss")
+        check_fraction(item.loss, "loss")
     return items
 
 
 def _decode_best_vias(cursor: Cursor) -> tuple[NodeId, ...]:
-    count = _decode_count(cursor, "best_via_count", 8, MAX_BEST_VIAS)
+    count = decode_count(cursor, "best_via_count", 8, MAX_BEST_VIAS)
     return struct.unpack(f">{count}Q", cursor.take(count * 8, "best_vias"))
 
 
@@ -386,9 +339,9 @@ _NAMESPACE_INFO = struct.Struct(">HQ")
 
 def check_full_name(namespace: tuple[bytes, ...], name: bytes | None) -> None:
     """Raise InvalidEncoding for a name that namespace information cannot carry."""
-    _check_most("part_count", len(namespace), MAX_NAMESPACE_PARTS)
+    check_most("part_count", len(namespace), MAX_NAMESPACE_PARTS)
     size = sum(map(len, namespace)) + len(name or b"")
-    _check_most("the full name's length", size, MAX_FULL_NAME_LENGTH)
+    check_most("the full name's length", size, MAX_FULL_NAME_LENGTH)
 
 
 def _encode_namespace(message: NamespaceInfoAdv | NamespaceInfoWd) -> bytes:
@@ -398,21 +351,21 @@ def _encode_namespace(message: NamespaceInfoAdv | NamespaceInfoWd) -> bytes:
         (
             _NAMESPACE_INFO.pack(info.sequence, info.source_node_id),
             encode_varint(len(info.namespace)),
-            *map(_encode_bytes, info.namespace),
-            b"\0" if info.name is None else b"\1" + _encode_bytes(info.name),
+            *map(encode_bytes, info.namespace),
+            b"\0" if info.name is None else b"\1" + encode_bytes(info.name),
         )
     )
 
 
 def _decode_name(cursor: Cursor, field: str) -> bytes:
     size = cursor.varint(f"{field}_len")
-    _check_most(f"{field}_len", size, MAX_FULL_NAME_LENGTH)
+    check_most(f"{field}_len", size, MAX_FULL_NAME_LENGTH)
     return bytes(cursor.take(size, field))
 
 
 def _decode_namespace_info(cursor: Cursor) -> NamespaceInfo:
     sequence, source = cursor.u16("sequence"), NodeId(cursor.u64("source_node_id"))
-    count = _decode_count(cursor, "part_count", 1, MAX_NAMESPACE_PARTS)
+    count = decode_count(cursor, "part_count", 1, MAX_NAMESPACE_PARTS)
     namespace = tuple(_decode_name(cursor, "part") for _ in range(count))
     name = None
     if has_name := cursor.u8("has_name"):
@@ -428,12 +381,12 @@ def _decode_namespace_info(cursor: Cursor) -> NamespaceInfo:
 
 
 def _encode_go_away(message: GoAway) -> bytes:
-    contact = _encode_text(message.contact, "contact", MAX_ADDRESS_LENGTH)
+    contact = encode_text(message.contact, "contact", MAX_ADDRESS_LENGTH)
     return struct.pack(">I", message.grace_ms) + contact
 
 
 def _decode_go_away(cursor: Cursor) -> GoAway:
-    return GoAway(cursor.u32("grace_ms"), _decode_text(cursor, "contact", MAX_ADDRESS_LENGTH))
+    return GoAway(cursor.u32("grace_ms"), decode_text(cursor, "contact", MAX_ADDRESS_LENGTH))
 
 
 # RELAY_REQUEST, RELAY_RESPONSE
@@ -468,7 +421,7 @@ _SHORT_HAVE = struct.Struct(">BBBB")
 
 
 def _encode_repair(message: RepairRequest) -> bytes:
-    _check_most("have_count", len(message.have), MAX_HAVE)
+    check_most("have_count", len(message.have), MAX_HAVE)
     fixed = _REPAIR.pack(
         message.hops,
         message.source_node_id,
@@ -488,7 +441,7 @@ def _decode_repair(cursor: Cursor) -> RepairRequest:
     hops, source, target, request_id, key, age_ms = _REPAIR.unpack(
         cursor.take(_REPAIR.size, "hops, node ids, request_id, full_name_hash and age_ms")
     )
-    count = _decode_count(cursor, "have_count", 4, MAX_HAVE)
+    count = decode_count(cursor, "have_count", 4, MAX_HAVE)
     have, size = _decode_have(bytes(cursor.view[cursor.offset :]), count)
     cursor.offset += size
     return RepairRequest(
@@ -601,6 +554,7 @@ EXTENDED_CODECS: Mapping[int, Codec] = {
             Codec(
                 NodeSilent, lambda message: struct.pack(">Q", message.node_id), _decode_node_silent
             ),
+            *POLICY_CODECS,
         )
     },
 }

@@ -137,7 +137,7 @@ def test_a_hop_by_a_plan_says_so_and_one_that_cannot_be_met_too() -> None:
             f"{NEARER}; plan 7 says by 3:3, which does not lead there",
         ),
     ):
-        plan = Plan(7, 1e10, {EDGE: "eu"}, {KEY: {"eu": parse_node_id(via)}})
+        plan = Plan(7, 1e10, {EDGE: "eu"}, {KEY: {"eu": (parse_node_id(via),)}})
         diamond.origin.follow_plan(plan, diamond.net.now)
         (hop,) = diamond.look(diamond.origin).hops
         assert (hop.peer, hop.reason) == (peer, reason)
@@ -146,7 +146,7 @@ def test_a_hop_by_a_plan_says_so_and_one_that_cannot_be_met_too() -> None:
 
 def test_looking_counts_nothing_and_changes_nothing() -> None:
     diamond = Diamond()
-    plan = Plan(7, 1e10, {EDGE: "eu"}, {KEY: {"eu": parse_node_id("3:3")}})
+    plan = Plan(7, 1e10, {EDGE: "eu"}, {KEY: {"eu": (parse_node_id("3:3"),)}})
     diamond.origin.follow_plan(plan, diamond.net.now)
     before = (diamond.origin.router.counters.unmet_plans, diamond.origin.fib.changes)
     diamond.look(diamond.origin)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from laps.relay.roles import Role
-from laps.routing.plan import DIRECT, NO_PLAN, Plan
+from laps.routing.plan import NO_PLAN, Plan
 from laps.types import NodeId, NodeInfo, NodePathItem, NodeType, parse_node_id
 from laps.wire.extensions import GoAway
 from laps.wire.peering import NodeInfoAdv, NodeInfoWd, SubscribeInfoAdv
@@ -48,7 +48,7 @@ class Diamond:
 
 
 def plan(via: NodeId | None, sequence: int = 1) -> Plan:
-    vias = {track_hash("a/x").full_name_hash: {"eu": via}}
+    vias = {track_hash("a/x").full_name_hash: {"eu": () if via is None else (via,)}}
     return Plan(sequence, 1e10, {EDGE: "eu"}, vias)
 
 
@@ -75,7 +75,7 @@ def test_direct_goes_to_the_s_relay_and_a_via_instead_of_it_where_the_plan_says_
     diamond.follow(diamond.vias[0].id)
     diamond.publish(1, b"by the first")
     assert (diamond.carried(), len(diamond.straight.here.streams)) == ([1, 0], 1)
-    diamond.follow(DIRECT, 2)
+    diamond.follow(None, 2)
     diamond.publish(2, b"direct")
     assert (diamond.carried(), len(diamond.straight.here.streams)) == ([1, 0], 2)
     assert diamond.sub.got == [b"fewest hops", b"by the first", b"direct"]
@@ -101,7 +101,7 @@ def test_a_via_that_is_no_peer_or_does_not_lead_there_leaves_it_to_selection() -
 
 def test_direct_without_a_link_to_the_s_relay_leaves_it_to_selection() -> None:
     diamond = Diamond()
-    diamond.follow(DIRECT)
+    diamond.follow(None)
     diamond.publish(0, b"all the same")
     assert diamond.sub.got == [b"all the same"]
 
@@ -166,7 +166,7 @@ def test_a_planned_via_that_leaves_is_left_before_it_goes() -> None:
 
 def test_plans_that_change_again_and_again_lose_and_double_nothing() -> None:
     diamond = Diamond(direct=True)
-    ways = [diamond.vias[0].id, diamond.vias[1].id, DIRECT]
+    ways = [diamond.vias[0].id, diamond.vias[1].id, None]
     for key in range(60):
         diamond.publish(key, b"first ", fin=False)
         diamond.follow(ways[key * 7 % 3], key)

@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 
 from laps.infobase.nodes import SessionId
 from laps.routing import forwarding
-from laps.routing.forwarding import Fib, FromClient, FromPeer, Route, SnsIds, SnsUpdate, ToNode
+from laps.routing.flows import FromClient, FromPeer, Route, SnsUpdate, ToNode
+from laps.routing.forwarding import Fib, SnsIds
 from laps.types import NodeId, SnsId, TrackKey
+from support.routes import NoRoutes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from laps.routing.forwarding import Flow, FlowKey
+    from laps.routing.flows import Flow, FlowKey
 
 A, B, C, D = map(NodeId, (101, 102, 103, 104))
 ONE, TWO, THREE = map(SessionId, (1, 2, 3))
@@ -25,7 +27,7 @@ TRACK = TrackKey(7)
 X, Y, Z = FromPeer(SessionId(9), SnsId(1)), FromClient("app", TRACK), ToNode(D, TRACK, 1)
 
 
-class Routes:
+class Routes(NoRoutes):
     """Selection, as the test has it: node -> link."""
 
     def __init__(self) -> None:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from laps.infobase.metrics import Metrics
 from laps.infobase.nodes import Nodes, SessionId
 from laps.routing.avoided import Avoided
-from laps.routing.forwarding import Flow, FlowKey, FromClient, FromPeer, Route, ToNode
-from laps.routing.plan import DIRECT, Plan
+from laps.routing.conditions import Conditions
+from laps.routing.flows import Flow, FlowKey, FromClient, FromPeer, Route, ToNode
+from laps.routing.graph import Graph
+from laps.routing.plan import Plan
+from laps.routing.policy import PolicyInForce
 from laps.routing.route import Router
 from laps.types import NodeId, NodeInfo, NodePathItem, NodeType, SnsId, TrackKey, parse_node_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 SELF, NEAR, FAR, TARGET, BEYOND = map(parse_node_id, ("1:1", "2:1", "2:2", "3:1", "4:1"))
 TRACK, OTHER_TRACK = TrackKey(7), TrackKey(8)
@@ -25,6 +34,9 @@ class Peers:
         self.nodes: dict[SessionId, NodeId] = {}
         self.sending: list[SessionId] = []
         "The links that data can be sent on."
+        self.srtts_us: dict[SessionId, int] = {}
+        self.plain: set[NodeId] = set()
+        "Peers without extensions."
 
     def node_of(self, link_id: SessionId) -> NodeId | None:
         return self.nodes.get(link_id)
@@ -36,6 +48,13 @@ class Peers:
         able = [link for link in self.sending if self.nodes[link] == node_id]
         return able[number % len(able)] if able else None
 
+    def takes_terms(self, link_id: SessionId) -> bool:
+        return self.nodes[link_id] not in self.plain
+
+    def data_peers(self) -> Iterable[tuple[NodeId, int]]:
+        for session in self.sending:
+            yield self.nodes[session], self.srtts_us[session]
+
 
 class World:
     """A relay with peers, and the ways by them."""
@@ -44,7 +63,12 @@ class World:
         self.peers = Peers()
         self.avoided = Avoided()
         self.nodes = Nodes(SELF, self.avoided.select)
-        self.router = Router(self.nodes, self.peers, self.avoided)
+        self.metrics = Metrics()
+        self.policy = PolicyInForce(SELF, "", self.metrics)
+        self.conditions = Conditions()
+        self.graph = Graph(SELF, self.nodes, self.metrics, self.peers)
+        known = self.graph, self.policy, self.conditions
+        self.router = Router(SELF, self.nodes, self.peers, self.avoided, *known)
 
     def link(
         self, peer: NodeId, srtt_ms: int = 10, *, carries_data: bool = True, sends: bool = True
@@ -52,6 +76,7 @@ class World:
         """One more link to a peer; `sends` if data can be sent on it."""
         session = SessionId(len(self.peers.nodes) + 1)
         self.peers.nodes[session] = peer
+        self.peers.srtts_us[session] = srtt_ms * 1000
         if sends:
             self.peers.sending.append(session)
         self.nodes.open_session(session, peer, srtt_ms * 1000, 0.0, carries_data)
@@ -74,7 +99,8 @@ class World:
 
     def follow(self, via: NodeId | None, region: str = "eu") -> None:
         """A plan for the track, and for nodes in a region."""
-        self.router.plan = Plan(3, 1e10, {TARGET: "eu", BEYOND: "us"}, {TRACK: {region: via}})
+        way = () if via is None else (via,)
+        self.router.plan = Plan(3, 1e10, {TARGET: "eu", BEYOND: "us"}, {TRACK: {region: way}})
 
     @property
     def counted(self) -> tuple[int, int]:
@@ -146,7 +172,7 @@ def test_a_plan_that_says_what_selection_does_is_the_reason(world: TwoWays) -> N
 def test_direct_is_by_the_node_itself(world: TwoWays) -> None:
     straight = world.link(TARGET, 500)
     world.leads(straight, TARGET)
-    world.follow(DIRECT)
+    world.follow(None)
     assert taken(world.route()) == (straight, TARGET, "plan 3 says by 3:1")
     world.follow(NEAR)
     assert world.route().link == world.near
@@ -176,7 +202,7 @@ def test_a_planned_peer_that_leaves_is_still_the_way_to_itself(world: TwoWays) -
     straight = world.link(TARGET, 500)
     world.leads(straight, TARGET)
     world.leaves(straight)
-    world.follow(DIRECT)
+    world.follow(None)
     assert taken(world.route()) == (straight, TARGET, "plan 3 says by 3:1")
     assert world.counted == (0, 0)
 

@@ -7,7 +7,7 @@ from collections import deque
 import pytest
 
 from laps.infobase.nodes import SessionId
-from laps.routing.forwarding import FromPeer
+from laps.routing.flows import FromPeer
 from laps.tracks.cache import Cache, CachedTrack, CacheLimits
 from laps.tracks.holes import Holes
 from laps.types import Location, SnsId

@@ -9,7 +9,7 @@ import pytest
 
 from laps.errors import LocalProtocolError
 from laps.infobase.subscribes import Subscribes
-from laps.routing.forwarding import Fib, Route
+from laps.routing.forwarding import Fib
 from laps.tracks.cache import CacheLimits
 from laps.tracks.ports import Answers
 from laps.tracks.publication import (
@@ -22,9 +22,9 @@ from laps.tracks.subscription import PlainSubscriber, Subscription, Subscription
 from laps.tracks.tracks import Tracks
 from laps.types import NodeId
 from support.relays import App, track_hash, track_name
+from support.routes import NoRoutes
 
 if TYPE_CHECKING:
-    from laps.routing.forwarding import Flow
     from laps.tracks.track import Track
 
 ASKED, PUBLISHING = PublicationState.ASKED, PublicationState.PUBLISHING
@@ -59,13 +59,6 @@ SUBSCRIPTION_STEPS = {
     (ASKING, CLOSED),
     (ESTABLISHED, CLOSED),
 }
-
-
-class NoRoutes:
-    """Nothing leaves this relay."""
-
-    def route(self, flow: Flow, node_id: NodeId) -> Route:
-        return Route(None, None, "")
 
 
 class Answering(App):

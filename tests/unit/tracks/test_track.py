@@ -8,7 +8,8 @@ import pytest
 
 from laps.infobase.nodes import SessionId
 from laps.infobase.subscribes import Subscribes
-from laps.routing.forwarding import Fib, FromPeer, Route
+from laps.routing.flows import FromPeer
+from laps.routing.forwarding import Fib
 from laps.tracks.cache import CacheLimits
 from laps.tracks.repeated import RECENT_S
 from laps.tracks.streams import IncomingStream
@@ -29,22 +30,15 @@ from laps.wire.moqt.data import (
 from laps.wire.moqt.dialect import DRAFT16
 from support.moqt_streams import Obj, body, objects_of
 from support.relays import App, track_hash, track_name
+from support.routes import NoRoutes
 
 if TYPE_CHECKING:
-    from laps.routing.forwarding import Flow
     from laps.tracks.publication import Source
 
 SELF = NodeId(1)
 ANNOUNCE = AnnounceInfo(SELF, (7,), 0)
 ONE_WAY, OTHER_WAY = (FromPeer(SessionId(number), SnsId(1)) for number in (1, 2))
 THIRD_WAY = FromPeer(SessionId(2), SnsId(2))
-
-
-class NoRoutes:
-    """Nothing leaves this relay."""
-
-    def route(self, flow: Flow, node_id: NodeId) -> Route:
-        return Route(None, None, "")
 
 
 class World:

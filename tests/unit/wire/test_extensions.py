@@ -18,6 +18,7 @@ from laps.types import (
 )
 from laps.wire.buffer import VARINT_MAX, encode_varint
 from laps.wire.control import decode, encode
+from laps.wire.extension_fields import ExtensionType
 from laps.wire.extensions import (
     EXTENDED_CODECS,
     MAX_BEST_VIAS,
@@ -30,7 +31,6 @@ from laps.wire.extensions import (
     MAX_TAGS,
     MAX_TOKEN_LENGTH,
     Authorization,
-    ExtensionType,
     GoAway,
     Have,
     HaveKind,
@@ -48,6 +48,7 @@ from laps.wire.extensions import (
     check_full_name,
 )
 from laps.wire.peering import CODECS, Message, MessageType
+from laps.wire.policy import PolicyRefusal, SetTerms
 
 # No test times a wall clock, Hypothesis included.
 quick = settings(deadline=None, max_examples=50)
@@ -86,6 +87,8 @@ relayed = (
     st.integers(0, 2**32 - 1),
     st.binary(max_size=64),
 )
+regions = st.lists(st.text(max_size=16), max_size=3).map(tuple)
+vias = st.lists(node_ids, max_size=3).map(tuple)
 messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(Authorization, st.binary(min_size=1, max_size=64)),
     st.builds(NodeMetricsAdv, node_metrics),
@@ -105,6 +108,24 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(NodeSilent, st.integers(0, 2**64 - 1).map(NodeId)),
     st.builds(SetPressed, st.integers(0, 2**32 - 1).map(SnsId), st.sampled_from(Urgency)),
     st.builds(RepairResponse, *relayed[:4], st.integers(0, 2**32 - 1), node_ids),
+    st.builds(
+        SetTerms,
+        st.integers(0, 2**32 - 1).map(SnsId),
+        st.text(max_size=16),
+        st.integers(0, 255),
+        regions,
+        regions,
+        st.lists(st.tuples(vias, vias), max_size=3).map(tuple),
+        vias,
+    ),
+    st.builds(
+        PolicyRefusal,
+        st.integers(0, 255),
+        node_ids,
+        node_ids,
+        st.integers(0, 2**64 - 1).map(TrackKey),
+        st.text(max_size=64),
+    ),
 )
 
 

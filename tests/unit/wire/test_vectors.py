@@ -1,5 +1,6 @@
 """The golden bytes of tests/vectors, read and written. Their README says how they are laid out."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,8 +28,9 @@ from laps.types import (
     parse_node_id,
     track_alias,
 )
-from laps.wire import extensions, peering
+from laps.wire import extensions, peering, policy
 from laps.wire.control import ControlDecoder, decode, encode
+from laps.wire.extension_fields import ExtensionType
 from laps.wire.extensions import EXTENDED_CODECS
 from laps.wire.objects import (
     DatagramHeader,
@@ -185,10 +187,43 @@ def silence(meaning: Meaning) -> peering.Message:
     return extensions.SetSilent(SnsId(number(meaning["sns_id"])))
 
 
+def set_terms(meaning: Meaning) -> policy.SetTerms:
+    ways = []
+    for way in filter(None, meaning["ways"].split(";")):
+        vias, _, nodes = way.partition(">")
+        ways.append((node_ids(vias), node_ids(nodes)))
+    return policy.SetTerms(
+        SnsId(number(meaning["sns_id"])),
+        meaning["service"],
+        number(meaning["order"]),
+        tuple(meaning["inside"].split()),
+        tuple(meaning["avoid"].split()),
+        tuple(ways),
+        node_ids(meaning["passed"]),
+    )
+
+
+def policy_refusal(meaning: Meaning) -> policy.PolicyRefusal:
+    return policy.PolicyRefusal(
+        number(meaning["hops"]),
+        parse_node_id(meaning["source_node_id"]),
+        parse_node_id(meaning["target_node_id"]),
+        TrackKey(number(meaning["full_name_hash"])),
+        meaning["reason"],
+    )
+
+
+SIMPLE: dict[str, Callable[[Meaning], peering.Message]] = {
+    "AUTHORIZATION": lambda it: extensions.Authorization(bytes.fromhex(it["token"])),
+    "SET_TERMS": set_terms,
+    "POLICY_REFUSAL": policy_refusal,
+}
+
+
 def extension(meaning: Meaning) -> peering.Message:
+    if (simple := SIMPLE.get(meaning["message"])) is not None:
+        return simple(meaning)
     match meaning["message"]:
-        case "AUTHORIZATION":
-            return extensions.Authorization(bytes.fromhex(meaning["token"]))
         case "NODE_METRICS":
             return extensions.NodeMetricsAdv(node_metrics(meaning))
         case "NAMESPACE_INFO_ADV":
@@ -329,7 +364,7 @@ def test_a_track_is_hashed(case: Case) -> None:
 
 def test_every_message_and_object_has_vectors() -> None:
     messages = {case.meaning.get("message") for case in CASES} - {None}
-    types = [*peering.MessageType, *extensions.ExtensionType]
+    types = [*peering.MessageType, *ExtensionType]
     assert messages == {message_type.name for message_type in types}
     objects = {case.meaning.get("object") for case in CASES} - {None}
     assert objects == {"DATAGRAM", "NEW_STREAM", "EXISTING_STREAM"}

@@ -13,14 +13,14 @@ from laps.admin.rows.texts import node_text, node_texts
 from laps.admin.schema.tracks import Flow, NodeSet, Origin, OutSet
 from laps.names import hash_text
 from laps.relay.stub import StubClient
-from laps.routing.forwarding import FromClient, FromPeer
+from laps.routing.flows import FromClient, FromPeer
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping
 
     from laps.infobase.nodes import SessionId
     from laps.relay.relay import Relay
-    from laps.routing import forwarding
+    from laps.routing import flows
     from laps.types import SnsId, TrackKey
 
 # This many are looked up between two chances for others: half a millisecond.
@@ -31,9 +31,9 @@ class FlowIndex:
     """The track, and the number of open streams, of each flow."""
 
     def __init__(self) -> None:
-        self.tracks: dict[forwarding.Flow, TrackKey] = {}
+        self.tracks: dict[flows.Flow, TrackKey] = {}
         "Those that are known: a peer's is once something has come by it."
-        self.streams: Counter[forwarding.Flow] = Counter()
+        self.streams: Counter[flows.Flow] = Counter()
 
     def read(self, relay: Relay) -> Iterator[None]:
         """Look it up, a little at a time."""
@@ -47,7 +47,7 @@ class FlowIndex:
             self.streams.update(flow for flow in flows if flow is not None)
             yield
 
-    def track(self, flow: forwarding.Flow) -> TrackKey | None:
+    def track(self, flow: flows.Flow) -> TrackKey | None:
         """The hash of the track that a flow carries."""
         return flow.key.track if isinstance(flow.key, FromClient) else self.tracks.get(flow)
 
@@ -55,7 +55,7 @@ class FlowIndex:
 def fib(relay: Relay, index: FlowIndex, numbers: Mapping[Hashable, int]) -> Table[Flow]:
     """Every flow: where it comes from, for whom, and where it goes."""
 
-    def row(flow: forwarding.Flow) -> Flow | None:
+    def row(flow: flows.Flow) -> Flow | None:
         if relay.fib.get(flow.key) is not flow:
             return None
         reached = {node for out in flow.outs.values() for node in out.nodes}
@@ -72,7 +72,7 @@ def fib(relay: Relay, index: FlowIndex, numbers: Mapping[Hashable, int]) -> Tabl
     return Table.of(list(relay.fib), row)
 
 
-def _origin(relay: Relay, flow: forwarding.Flow, numbers: Mapping[Hashable, int]) -> Origin:
+def _origin(relay: Relay, flow: flows.Flow, numbers: Mapping[Hashable, int]) -> Origin:
     match flow.key:
         case FromPeer(link, sns_id):
             return Origin(peer=_peer(relay, link), sns=sns_id)
@@ -121,12 +121,12 @@ def _in(
     )
 
 
-def _outs(flow: forwarding.Flow) -> list[tuple[SessionId, SnsId, forwarding.OutSet, bool]]:
+def _outs(flow: flows.Flow) -> list[tuple[SessionId, SnsId, flows.OutSet, bool]]:
     now = [(link, out.sns_id, out, False) for link, out in flow.outs.items()]
     return now + [(link, sns_id, out, True) for (link, sns_id), out in flow.old.items()]
 
 
-def _out(relay: Relay, link: SessionId, sns_id: SnsId, out: forwarding.OutSet, old: bool) -> OutSet:
+def _out(relay: Relay, link: SessionId, sns_id: SnsId, out: flows.OutSet, old: bool) -> OutSet:
     return OutSet(
         peer=_peer(relay, link),
         sns=sns_id,

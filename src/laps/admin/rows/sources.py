@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from laps.errors import InvalidEncoding
 from laps.net.engine import Stats
-from laps.routing.forwarding import FromClient, FromPeer
+from laps.routing.flows import FromClient, FromPeer
 from laps.wire.subscribe import decode_track_name
 
 if TYPE_CHECKING:
     from laps.admin.schema.fields import Row
     from laps.relay.relay import Relay
-    from laps.routing.forwarding import Flow
+    from laps.routing.flows import Flow
     from laps.tracks.meter import Meter
     from laps.tracks.track import Track
     from laps.types import NodeId, SubscribeInfo, TrackKey, TrackName

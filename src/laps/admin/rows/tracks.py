@@ -20,7 +20,7 @@ from laps.admin.rows.table import Table
 from laps.admin.rows.texts import node_text, node_texts
 from laps.admin.schema.tracks import Cache, CachedTrack, Hop, OneTrack, Track
 from laps.names import hash_text, read_hash, read_track, track_texts
-from laps.routing.forwarding import Route
+from laps.routing.flows import Route
 from laps.types import TrackKey, hash_track
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from laps.admin.rows.relay import Wall
     from laps.relay.relay import Relay
-    from laps.routing import forwarding
+    from laps.routing import flows
     from laps.types import NodeId
 
 # This many streams are counted between two chances for others: half a millisecond.
@@ -101,7 +101,7 @@ def one_track(relay: Relay, key: TrackKey, wall: Wall) -> OneTrack | None:
     )
 
 
-def _hop(relay: Relay, flow: forwarding.Flow, target: NodeId, wall: Wall) -> Hop:
+def _hop(relay: Relay, flow: flows.Flow, target: NodeId, wall: Wall) -> Hop:
     route = flow.routes.get(target) or Route(None, None, "not decided yet")
     taken = next((link for link, out in flow.outs.items() if target in out.nodes), None)
     peer = None if taken is None else relay.links.node_of(taken)

@@ -1,0 +1,164 @@
+"""What policy refuses: a relay with a publisher tells those that it may not send its track to.
+
+    o-relay    no way to an s-relay is allowed   ->  POLICY_REFUSAL, with the reason
+               one is again                      ->  POLICY_REFUSAL without, and the track goes on
+    s-relay    hears of it                       ->  TrackRefused: its clients are told why
+
+An s-relay that follows the same policy knows by itself that it is outside of a track's regions, and
+says so at once. The refusals that it hears are of relays whose policy it need not have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from laps.routing.flows import Flow, FromClient, ToNode
+from laps.routing.terms import Onward
+from laps.types import format_node_id, hash_track
+from laps.wire.extensions import MAX_HOPS
+from laps.wire.policy import MAX_REASON_LENGTH, PolicyRefusal
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from laps.relay.journal import Journal
+    from laps.relay.reach import Reach
+    from laps.relay.weighing import Weighing
+    from laps.routing.forwarding import Fib
+    from laps.tracks.tracks import Tracks
+    from laps.types import NodeId, TrackKey, TrackName
+    from laps.wire.policy import SetTerms
+
+# Tracks that somebody here wants and that some relay may not send: more than clients ask for.
+MOST_HEARD: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class TrackRefused:
+    """An event: policy is against a track, for clients of this relay."""
+
+    key: TrackKey
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChanged:
+    """An event: another policy is in force."""
+
+
+class Refusals:
+    """What is refused to other relays, and by them."""
+
+    def __init__(
+        self,
+        self_id: NodeId,
+        weighing: Weighing,
+        fib: Fib,
+        reach: Reach,
+        tracks: Tracks,
+        journal: Journal,
+    ) -> None:
+        self._self_id = self_id
+        self._weighing = weighing
+        self._fib = fib
+        self._reach = reach
+        self._tracks = tracks
+        self._journal = journal
+        self._told: dict[tuple[TrackKey, NodeId], str] = {}
+        "What relays were told, by track."
+        self._heard: dict[TrackKey, dict[NodeId, str]] = {}
+        "The reasons of relays that may not send us a track."
+
+    # -- what is refused here ----------------------------------------------------------------------
+
+    def here(self, name: TrackName) -> str | None:
+        """Why clients of this relay may not have a track; None if they may."""
+        policy = self._weighing.policy
+        against = policy.against_node(policy.terms(name), self._self_id)
+        return None if against is None else f"policy: {against}"
+
+    def against(self, name: TrackName, node_id: NodeId) -> str | None:
+        """Why a node may not be sent a track from here; None if it may, or no way leads there."""
+        if self._weighing.policy.policy is None:
+            return None
+        router = self._weighing.router
+        flow = Flow(ToNode(node_id, hash_track(name).full_name_hash, 0), 0, name=name)
+        flow.terms = router.terms(flow)
+        route = router.route(flow, node_id)
+        return route.reason if route.is_refused else None
+
+    def changed(self) -> None:
+        """Another policy is in force: clients may have what they may not."""
+        self._tracks.events.append(PolicyChanged())
+
+    def tick(self, now: float) -> None:
+        """Tell relays that are refused now, or no longer."""
+        judged, self._fib.judged = self._fib.judged, []
+        for flow, node_id, _ in judged:
+            if isinstance(flow.key, FromClient) and (route := flow.routes.get(node_id)) is not None:
+                reason = route.reason if route.is_refused else ""
+                self._tell(flow.key, node_id, reason, now)
+
+    def deadline(self) -> float | None:
+        """When `tick` wants to be called."""
+        return 0.0 if self._fib.judged else None
+
+    def _tell(self, key: FromClient, node_id: NodeId, reason: str, now: float) -> None:
+        place = key.track, node_id
+        if self._told.get(place, "") == reason:
+            return
+        if reason:
+            self._told[place] = reason
+            self._journal.note(now, "policy_refused", format_node_id(node_id), reason=reason)
+        else:
+            del self._told[place]
+            track = self._tracks.get(key.track)
+            if track is not None:
+                for client in [it for it in track.publishers if it is key.client]:
+                    self._reach.catch_up(track, client, node_id, now)
+        text = reason[:MAX_REASON_LENGTH]
+        self._reach.send(node_id, PolicyRefusal(MAX_HOPS, self._self_id, node_id, key.track, text))
+
+    # -- what others refuse ------------------------------------------------------------------------
+
+    def heard(self, message: PolicyRefusal, now: float) -> None:
+        """A relay may not send us a track, or may again."""
+        key, source = message.full_name_hash, message.source_node_id
+        if not message.reason:
+            reasons = self._heard.get(key, {})
+            reasons.pop(source, None)
+            if not reasons:
+                self._heard.pop(key, None)
+        elif key in self._tracks and len(self._heard) < MOST_HEARD:
+            self._heard.setdefault(key, {})[source] = message.reason
+            self._tracks.events.append(TrackRefused(key))
+
+    def reason_of(self, key: TrackKey, offering: Collection[NodeId]) -> str | None:
+        """Why all of the relays that offer a track may not send it; None if one may."""
+        reasons = self._heard.get(key, {})
+        if not offering or any(node_id not in reasons for node_id in offering):
+            return None
+        return reasons[min(offering)]
+
+    def reasons(self, key: TrackKey) -> dict[NodeId, str]:
+        """Who refuses a track, and why."""
+        return dict(self._heard.get(key, {}))
+
+    def purge(self, node_id: NodeId) -> None:
+        """No way leads to a node any more."""
+        for place in [place for place in self._told if place[1] == node_id]:
+            del self._told[place]
+        for key in [key for key, reasons in self._heard.items() if node_id in reasons]:
+            del self._heard[key][node_id]
+            if not self._heard[key]:
+                del self._heard[key]
+
+    def sizes(self) -> dict[str, int]:
+        """How full its tables are."""
+        return {"refusals_told": len(self._told), "refusals_heard": len(self._heard)}
+
+
+def onward_of(message: SetTerms) -> Onward:
+    """What a peer says of a set."""
+    order, ways = message.order, message.ways
+    return Onward(message.service, order, message.inside, message.avoid, ways, message.passed)
