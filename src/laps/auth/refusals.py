@@ -44,6 +44,8 @@ class Reason(StrEnum):
     """The server of the origin whose name it is says no."""
     ORIGIN_FAILED = "origin_failed"
     """That server could not be asked, or gave no answer that counts."""
+    POLICY = "policy"
+    """The operator's policy keeps the track away from the client's relay, whatever its tokens."""
 
     @property
     def outcome(self) -> Outcome:

@@ -180,6 +180,8 @@ class Access:
         has_waited = request_id in self._pending
         grant = waits = None
         try:
+            if (kept_away := self._authority.kept_away(action, namespace, name)) is not None:
+                raise kept_away
             own = self._own_of(request_id) + self._read(tokens, now)
             origin = self._authority.origins.find(namespace, name, begins)
             if origin is not None and origin.api is not None:
@@ -267,6 +269,8 @@ class Access:
         Without a request, by any token that was shown: for what follows from several requests.
         """
         authority = self._authority
+        if (kept_away := authority.kept_away(action, namespace, name)) is not None:
+            return kept_away
         if request_id is not None and (decision := self._decisions.get(request_id)) is not None:
             if authority.origins.get(decision.origin.name) == decision.origin:
                 return None if decision.stands(now) else decision.refusal()
@@ -320,6 +324,8 @@ class Access:
         if self.is_open:
             return True
         authority = self._authority
+        if authority.kept_away(action, namespace, name) is not None:
+            return False
         origin = authority.origins.find(namespace, name)
         if origin is not None and origin.api is not None:
             found = self._covering(origin, action, namespace, name)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from laps.auth.grants import Action, Grant, allowing
 from laps.auth.origins import Origins
@@ -44,6 +44,17 @@ _WORDS: Final = {
 _WIDE: Final = (Action.CLIENT_SETUP, Action.SUBSCRIBE_NAMESPACE)
 
 
+class TrackPolicy(Protocol):
+    """Says which tracks may come to clients of this relay, and from them."""
+
+    @property
+    def binds(self) -> bool:
+        """Whether there is anything that it could refuse."""
+
+    def refusal(self, name: TrackName, *, is_published: bool) -> str | None:
+        """Why a track may not be had here, or not be published; None if it may."""
+
+
 class Authority:
     """What a relay knows of who may do what."""
 
@@ -59,6 +70,8 @@ class Authority:
         "Of the relay's own keys; None: names of no origin are open to everybody."
         self.origins = Origins()
         self.decisions = Decisions()
+        self.policy: TrackPolicy | None = None
+        "Which tracks clients of this relay may have at all, whatever they show."
         self.public = Grant("", tuple(public))
         self.asks_for_token = needs_token
         self.wall_s = 0.0
@@ -73,7 +86,8 @@ class Authority:
     @property
     def is_open(self) -> bool:
         """Whether everybody may do everything."""
-        return self.verifier is None and not self.origins
+        is_bound = self.policy is not None and self.policy.binds
+        return self.verifier is None and not self.origins and not is_bound
 
     @property
     def needs_token(self) -> bool:
@@ -156,6 +170,17 @@ class Authority:
             grant.origin == whose and grant.may_see(namespace) and self.is_valid(grant, now)
             for grant in grants
         )
+
+    def kept_away(
+        self, action: Action, namespace: Namespace, name: bytes | None
+    ) -> AuthError | None:
+        """Why policy keeps a track away from clients of this relay; None if it does not."""
+        policy = self.policy
+        if policy is None or not policy.binds or name is None:
+            return None
+        is_sent = action is Action.PUBLISH or action is Action.PUBLISH_NAMESPACE
+        reason = policy.refusal(TrackName(namespace, name), is_published=is_sent)
+        return None if reason is None else AuthError(Reason.POLICY, reason)
 
     def count(self, action: Action, error: AuthError) -> None:
         """An action was refused."""

@@ -128,6 +128,10 @@ class Context:
         offers = self.relay.extensions.namespaces.offering(track.name.namespace, track.name.name)
         return stubs + [it for it in offers if it not in (self.relay.id, asked_by)]
 
+    def offering_nodes(self, track: Track) -> list[NodeId]:
+        """The nodes that offer a track, this one among them."""
+        return ([self.relay.id] if self._offering(track) else []) + self.elsewhere(track)
+
     def is_blind(self) -> bool:
         """Whether tracks may exist that nobody has told us of."""
         if self.relay.role is Role.STUB:

@@ -6,6 +6,7 @@
     track_status      how far a track is
     watching          who hears of which namespaces
     reviewing         whether clients are still allowed what they were
+    keeping           which tracks policy keeps away from them
     asking            what origins are asked, and what follows from their answers
     shares            how much of the relay each may have; `addresses`, `shaping`
     endings           how tracks end
@@ -24,6 +25,7 @@ from laps.edge.authority import Authority
 from laps.edge.context import Context
 from laps.edge.endings import Endings
 from laps.edge.fetching import Fetches
+from laps.edge.keeping import Keeping
 from laps.edge.relay_queries import RelayQueries
 from laps.edge.relay_requests import RelayRequests
 from laps.edge.reviewing import Reviews
@@ -33,6 +35,7 @@ from laps.edge.track_status import Statuses
 from laps.edge.upstream_fetch import FetchCounters, UpstreamFetches
 from laps.edge.watching import Watches
 from laps.infobase.namespaces import NamespaceChange
+from laps.relay.refusals import PolicyChanged, TrackRefused
 from laps.tracks.cached_stream import Resume
 from laps.tracks.publication import NewGroupWanted
 from laps.tracks.subscription import FirstData, SubscriptionState
@@ -76,6 +79,7 @@ class Edge:
         self.addresses = context.addresses
         self.shaping = Shaping(context)
         self.reviews = Reviews(context, self.shaping)
+        self.keeping = Keeping(context, self.reviews)
         self.origins = Asking(context)
         self.endings = Endings(context, self.queries)
         self.requests = RelayRequests(
@@ -169,6 +173,8 @@ class Edge:
                     self.upstream.finished(fetch, now)
                 case Resume(waiter):
                     waiter.resume(now)
+                case TrackRefused() | PolicyChanged() as event:
+                    self.keeping.changed(event, now)
 
     def observe(self, event: ExtensionEvent | PeerArrived, now: float) -> None:
         """What the relay reports: namespaces come and go, here and elsewhere."""

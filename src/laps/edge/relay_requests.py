@@ -14,6 +14,7 @@ from laps.errors import RemoteProtocolError
 from laps.types import Location, hash_track
 from laps.wire.buffer import Incomplete
 from laps.wire.extensions import MAX_HOPS, RelayRequest, RelayResponse
+from laps.wire.moqt.codes import RequestCode
 from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.messages import (
     Fetch,
@@ -170,6 +171,10 @@ class RelayRequests:
                 self._endings.ended_elsewhere(name, done, source, now)
             case [TrackStatus(_, name, _), Publish()]:
                 self._endings.begun_anew_elsewhere(name)
+            case [TrackStatus(_, name, _)] | [Fetch(range=StandaloneFetch(track=name))] if (
+                reason := self._context.relay.refusals.against(name, source)
+            ) is not None:
+                asker.refuse(request_id, RequestCode.UNAUTHORIZED, reason, now)
             case [TrackStatus(_, name, _)]:
                 asker.asks_status(request_id, hash_track(name).full_name_hash)
                 status = TrackStatus(request_id, name)

@@ -168,7 +168,9 @@ class Reach:
         """Under a set of its own for as long as it is open."""
         self._opened += 1
         flow_key = ToNode(node_id, key, self._opened)
-        flow = self._fib.install(flow_key, [node_id], local=False)
+        track = self._tracks.get(key)
+        name = None if track is None else track.name
+        flow = self._fib.install(flow_key, [node_id], local=False, name=name)
         self._links.send_sns(self._fib.settle(flow))
         outs: list[OutStream] = []
         for link_id, sns_id in flow.current():
@@ -412,7 +414,7 @@ class Reach:
         elif missing:
             self._opened += 1
             flow_key = ToNode(node_id, track.key, self._opened)
-            flow = self._fib.install(flow_key, [node_id], local=False)
+            flow = self._fib.install(flow_key, [node_id], local=False, name=track.name)
             self._links.send_sns(self._fib.settle(flow))
             for data in missing:
                 self._send_datagram(flow, track.key, node_id, data)

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 # Tracks that somebody here wants and that some relay may not send: more than clients ask for.
 MOST_HEARD: Final = 100_000
 
+# A way that is lost may be refused until the next one is known, and where a node is too. Whoever is
+# refused is told when that has lasted.
+SETTLED_S: Final = 2.0
+
 
 @dataclass(frozen=True, slots=True)
 class TrackRefused:
@@ -64,12 +68,19 @@ class Refusals:
         self._reach = reach
         self._tracks = tracks
         self._journal = journal
+        self._waiting: dict[tuple[FromClient, NodeId], float] = {}
+        "Targets that were refused just now, or are no longer; and when they are told."
         self._told: dict[tuple[TrackKey, NodeId], str] = {}
         "What relays were told, by track."
         self._heard: dict[TrackKey, dict[NodeId, str]] = {}
         "The reasons of relays that may not send us a track."
 
     # -- what is refused here ----------------------------------------------------------------------
+
+    @property
+    def binds(self) -> bool:
+        """Whether there may be anything to refuse to clients of this relay."""
+        return self._weighing.policy.binds or bool(self._heard)
 
     def here(self, name: TrackName) -> str | None:
         """Why clients of this relay may not have a track; None if they may."""
@@ -95,15 +106,23 @@ class Refusals:
         """Tell relays that are refused now, or no longer."""
         judged, self._fib.judged = self._fib.judged, []
         for flow, node_id, _ in judged:
-            if isinstance(flow.key, FromClient) and (route := flow.routes.get(node_id)) is not None:
-                reason = route.reason if route.is_refused else ""
-                self._tell(flow.key, node_id, reason, now)
+            if isinstance(flow.key, FromClient):
+                self._waiting.setdefault((flow.key, node_id), now + SETTLED_S)
+        while self._waiting:
+            place = next(iter(self._waiting))
+            if self._waiting[place] > now:
+                break
+            del self._waiting[place]
+            self._judge(*place, now)
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
-        return 0.0 if self._fib.judged else None
+        return 0.0 if self._fib.judged else next(iter(self._waiting.values()), None)
 
-    def _tell(self, key: FromClient, node_id: NodeId, reason: str, now: float) -> None:
+    def _judge(self, key: FromClient, node_id: NodeId, now: float) -> None:
+        flow = self._fib.get(key)
+        route = None if flow is None else flow.routes.get(node_id)
+        reason = route.reason if route is not None and route.is_refused else ""
         place = key.track, node_id
         if self._told.get(place, "") == reason:
             return
@@ -112,11 +131,7 @@ class Refusals:
             self._journal.note(now, "policy_refused", format_node_id(node_id), reason=reason)
         else:
             del self._told[place]
-            track = self._tracks.get(key.track)
-            if track is not None:
-                for client in [it for it in track.publishers if it is key.client]:
-                    self._reach.catch_up(track, client, node_id, now)
-        text = reason[:MAX_REASON_LENGTH]
+        text = reason.encode()[:MAX_REASON_LENGTH].decode(errors="ignore")
         self._reach.send(node_id, PolicyRefusal(MAX_HOPS, self._self_id, node_id, key.track, text))
 
     # -- what others refuse ------------------------------------------------------------------------
@@ -132,6 +147,10 @@ class Refusals:
         elif key in self._tracks and len(self._heard) < MOST_HEARD:
             self._heard.setdefault(key, {})[source] = message.reason
             self._tracks.events.append(TrackRefused(key))
+
+    def is_heard(self, key: TrackKey) -> bool:
+        """Whether some relay may not send us a track."""
+        return key in self._heard
 
     def reason_of(self, key: TrackKey, offering: Collection[NodeId]) -> str | None:
         """Why all of the relays that offer a track may not send it; None if one may."""

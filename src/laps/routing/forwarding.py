@@ -354,7 +354,6 @@ class Fib:
             if isinstance(flow.key, FromClient):
                 if route.is_refused or (last is not None and last.is_refused):
                     self.judged.append((flow, node, route))
-                    continue
                 is_another = old is not None and route.is_another(old)
                 if route.link is None or flow.unreached_at or is_another:
                     self.reached.append((flow, node, old))

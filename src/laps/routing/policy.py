@@ -27,6 +27,9 @@ MOST_NAMED: Final = 10_000
 # Pairs of nodes of which it was asked what lies between.
 MOST_PAIRS: Final = 100_000
 
+# Plans and policies themselves reach every relay, or none could be mended.
+STEERING: Final = (b"laps",)
+
 UNKNOWN: Final = Terms(is_unknown=True)
 """Of a track whose name is not known, where some tracks are bound to regions."""
 
@@ -72,6 +75,8 @@ class PolicyInForce:
             return FREE
         if name is None:
             return UNKNOWN if self.binds else FREE
+        if name.namespace == STEERING:
+            return FREE
         if (known := self._terms.get(name)) is None:
             if len(self._terms) >= MOST_NAMED:
                 self._terms.clear()

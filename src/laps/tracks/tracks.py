@@ -123,6 +123,10 @@ class Tracks:
             found.name = name
         return found
 
+    def named(self, name: TrackName) -> Track | None:
+        """The track of a name, if it is there."""
+        return self._tracks.get(hash_track(name).full_name_hash)
+
     def wanted(self) -> int:
         """How many are wanted or asked for here."""
         return self.shared.wanted + len(self.shared.asked)
@@ -335,7 +339,7 @@ class Tracks:
         flow_key = FromClient(client, track.key)
         flow = self._fib.get(flow_key)
         before = frozenset() if flow is None else flow.targets
-        self._fib.install(flow_key, targets, local=True)
+        self._fib.install(flow_key, targets, local=True, name=track.name)
         if not track.subscribe_data:
             track.subscribe_data = self._subscribe_data(track.key)
         if (asked := track.ask(client, now)) is not None:
