@@ -156,7 +156,7 @@ def make(
         raise ConfigError("--token: give --publish URL, the relay to show it to")
     door = Door(publish, fingerprint, insecure, read_option(token))
     _need_spark()
-    from laps.client.plans import read_key
+    from laps.client.sealed import read_key
     from laps.spark.planner.render import as_mapping, render_plan
 
     signer = None if key is None else read_key(key)
@@ -417,7 +417,7 @@ def keygen(
 
     The public key is written beside it, with .pub behind its name.
     """
-    from laps.client.plans import make_key
+    from laps.client.sealed import make_key
 
     text = make_key(file)
     file.with_name(f"{file.name}.pub").write_text(f"{text}\n")
@@ -435,7 +435,8 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Check that a plan is signed with a key, and has not expired. Exit status 1 if not."""
-    from laps.client.plans import open_plan, parse_key
+    from laps.client.plans import open_plan
+    from laps.client.sealed import parse_key
     from laps.spark.planner.document import read_bytes
 
     public = parse_key(_key_text(key))
@@ -480,7 +481,8 @@ def publish_file(
     token: TokenOption = None,
 ) -> None:
     """Publish a plan that was signed before, once somebody has looked at it."""
-    from laps.client.plans import open_plan, parse_key
+    from laps.client.plans import open_plan
+    from laps.client.sealed import parse_key
     from laps.spark.planner.document import read_bytes
 
     sealed = read_bytes(file)

@@ -249,6 +249,11 @@ class Policy:
         return any(rule.inside or rule.avoid for rule in self.rules)
 
     @property
+    def scopes(self) -> bool:
+        """Whether some tracks are not heard of everywhere."""
+        return self.binds or any(rule.told for rule in self.rules)
+
+    @property
     def profiles(self) -> tuple[Profile, ...]:
         """Every combination that a track may have: by class alone, then those of each rule."""
         names = sorted(self.services, key=lambda name: name != self.goals.default_class)

@@ -14,7 +14,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from laps.client import connect
-from laps.client.plans import DIRECT, NAMESPACE, TRACK, InvalidPlan, open_plan, parse_key
+from laps.client.plans import DIRECT, TRACK, open_plan
+from laps.client.sealed import NAMESPACE, InvalidDocument, parse_key
 from laps.errors import LapsError
 from laps.routing import plan as routing
 from laps.types import Address, TrackKey, parse_node_id
@@ -92,7 +93,7 @@ class Steering:
         """Follow a plan, if it is one to be followed."""
         try:
             document = open_plan(payload, self._key)
-        except InvalidPlan as error:
+        except InvalidDocument as error:
             log.warning("a plan is not followed: %s", error)
             return False
         left_s = document.expires_at - time.time()

@@ -14,7 +14,8 @@ import pytest
 import uvloop
 
 import laps
-from laps.client.plans import NAMESPACE, TRACK, open_plan, parse_key
+from laps.client.plans import TRACK, open_plan
+from laps.client.sealed import NAMESPACE, parse_key
 from support.programs import LAPS, relay_process
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import laps
-from laps.client.plans import DIRECT, PlanDocument, PlannedTrack, key_text, sign_plan
+from laps.client.plans import DIRECT, PlanDocument, PlannedTrack, sign_plan
+from laps.client.sealed import key_text
 from laps.config import Config, override
 from laps.errors import ConfigError
 from laps.net.runner import Runner
@@ -142,7 +143,7 @@ async def test_what_is_forged_old_or_no_plan_is_not_followed(
         said = [record.getMessage() for record in caplog.records if "plan" in record.getMessage()]
         assert [line for line in said if "not followed" in line] == [
             "a plan is not followed: the signature does not fit: it was changed on the way",
-            next(line for line in said if "not a signed plan" in line),
+            next(line for line in said if "not a signed document" in line),
             "plan 8 is not followed: it has expired",
         ]
 

@@ -18,7 +18,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 import laps
 from laps.auth.issue import Terms, issue_jwt
 from laps.auth.keys import write_jwk
-from laps.client.plans import DIRECT, PlanDocument, PlannedTrack, key_text, sign_plan
+from laps.client.plans import DIRECT, PlanDocument, PlannedTrack, sign_plan
+from laps.client.sealed import key_text
 from laps.errors import RequestUnauthorized
 from laps.steering import Steering
 from laps.token_files import TokenFile

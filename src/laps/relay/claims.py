@@ -41,6 +41,7 @@ from laps.wire.peering import (
     SubscribeInfoAdv,
     SubscribeInfoWd,
 )
+from laps.wire.policy import PolicyRefusal
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -68,7 +69,7 @@ _FLOODED: Final = (
     NamespaceInfoWd,
     NodeMetricsAdv,
 )
-_TRAVELLING: Final = (RelayRequest, RelayResponse, RepairRequest, RepairResponse)
+_TRAVELLING: Final = (RelayRequest, RelayResponse, RepairRequest, RepairResponse, PolicyRefusal)
 
 
 class Subject(NamedTuple):

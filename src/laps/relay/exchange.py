@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from laps.infobase.subscribes import Subscribes
     from laps.relay.extensions import Extensions
     from laps.relay.peers import Links, Peer
+    from laps.relay.scope import Scope
     from laps.types import NodeId, NodeInfo, SubscribeInfo
     from laps.wire.peering import Message
 
@@ -59,6 +60,7 @@ class Exchange:
         subscribes: Subscribes,
         links: Links,
         extensions: Extensions,
+        scope: Scope,
         gather_s: float,
     ) -> None:
         self._self_info = self_info
@@ -68,6 +70,7 @@ class Exchange:
         self._subscribes = subscribes
         self._links = links
         self._extensions = extensions
+        self._scope = scope
         self._gather_s = gather_s
         self._gathered: dict[NodeId, None] = {}
         self._is_leaving = False
@@ -123,14 +126,16 @@ class Exchange:
             if self._links.peers.get(peer.node_id) is peer:
                 self._advertise(peer, gathered, soon=True)
             left -= len(gathered)
+        self._scope_changed()
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
-        return 0.0 if self._telling else self._flush_at
+        return 0.0 if self._telling or self._scope.is_stale else self._flush_at
 
     def sync(self, peer: Peer) -> None:
         """Tell a peer everything, at the beginning of a control session."""
         peer.told.clear()
+        self._scope.begins(peer)
         if peer.control is not None:
             own = self._self_info.id
             peer.control.outbox.keep_page(_page(own), self._subscribes_of(peer, own))
@@ -173,7 +178,8 @@ class Exchange:
             # While this waited for room, either may have gone.
             if source != self._self_info.id and not peer.knows(source):
                 return
-            if (info := self._subscribes.get(source, key)) is not None:
+            info = self._subscribes.get(source, key)
+            if info is not None and self._scope.may_tell(peer, info, added=True):
                 yield SubscribeInfoAdv(info)
 
     def _withdraw(self, peer: Peer, node_id: NodeId) -> None:
@@ -275,6 +281,8 @@ class Exchange:
         source = info.source_node_id
         if (control := peer.control) is None or not self._may_speak_of(source):
             return
+        if not self._scope.may_tell(peer, info, added=added):
+            return
         if not self._links.has_room(control):
             # What waits must not be a view of all that it arrived with.
             info = replace(info, subscribe_data=bytes(info.subscribe_data))
@@ -282,6 +290,14 @@ class Exchange:
         page = _page(source) if added else None
         if not self._links.say(control, (source, info.track_hash.full_name_hash), message, page):
             self._tell_subscribes(peer, source)
+
+    def _scope_changed(self) -> None:
+        """Policy is another: peers are told of what they may hear of now."""
+        peers = self._control_peers()
+        if not self._is_stub and self._scope.changed(peers):
+            for peer in peers:
+                for source in (self._self_info.id, *peer.told):
+                    self._tell_subscribes(peer, source)
 
     def _may_speak_of(self, source: NodeId) -> bool:
         return source == self._self_info.id or self._links.may_carry(source)

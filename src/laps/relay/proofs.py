@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from laps.relay.peers import Links, PeerLink
     from laps.relay.ports import Link
     from laps.relay.settings import RelayCounters
+    from laps.routing.policy import PolicyInForce
     from laps.sessions.peer import Effect, Event, PeerRefused
     from laps.types import Network, NodeId, NodeInfo
 
@@ -47,9 +48,18 @@ class PeerProofs:
     """The proofs of one relay, its own and its peers'."""
 
     def __init__(
-        self, self_id: NodeId, role: Role, links: Links, journal: Journal, counters: RelayCounters
+        self,
+        self_id: NodeId,
+        role: Role,
+        links: Links,
+        peering: PolicyInForce,
+        journal: Journal,
+        counters: RelayCounters,
     ) -> None:
         self.policy = ProofPolicy()
+        self._peering = peering
+        "Which nodes may be peers at all."
+        self._seen_version = peering.version
         self.epoch_s = 0.0
         "The time of day when the relay's time was 0, in seconds since 1970."
         self._self_id = self_id
@@ -107,6 +117,12 @@ class PeerProofs:
         if link.expected is not None and info.id != link.expected:
             names = format_node_id(info.id), format_node_id(link.expected)
             return "node {} answers where {} is expected (peering.nodes)".format(*names)
+        problem = self._proof_problem(link, info, token, now)
+        proven = self._proven.get(link.id)
+        region = "" if proven is None else proven.speaker.region
+        return problem or self._peering.against_peer(info.id, region) or ""
+
+    def _proof_problem(self, link: Link, info: NodeInfo, token: bytes | None, now: float) -> str:
         if not self.wants(link):
             return ""
         if token is None:
@@ -124,6 +140,25 @@ class PeerProofs:
             return f"its token is for the role {role}, and it is a {info.type.name.lower()}"
         self._proven[link.id] = proven
         return ""
+
+    # -- when policy changes -----------------------------------------------------------------------
+
+    def tick(self, now: float) -> None:
+        """Close peers that may not be any more: policy is another, or they are elsewhere."""
+        if self._seen_version == self._peering.version:
+            return
+        self._seen_version = self._peering.version
+        for peer in list(self._links.peers.values()):
+            against = self._peering.against_peer(peer.node_id)
+            if against is None or peer.is_stub:
+                continue
+            self._note_refused(peer.node_id, against, now)
+            for peer_link in list(peer.links.values()):
+                peer_link.link.close(CloseCode.NOT_AUTHORIZED, f"refused: {against}")
+
+    def deadline(self) -> float | None:
+        """When `tick` wants to be called."""
+        return None if self._seen_version == self._peering.version else 0.0
 
     # -- what becomes of it ------------------------------------------------------------------------
 

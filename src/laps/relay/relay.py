@@ -36,6 +36,7 @@ from laps.relay.receiving import Receiving
 from laps.relay.refusals import Refusals
 from laps.relay.repairs import Repairs
 from laps.relay.roles import RULES, Role
+from laps.relay.scope import Scope
 from laps.relay.settings import RelayCounters, RelaySettings
 from laps.relay.sizes import sizes_of
 from laps.relay.subscribes import SubscribeExchange
@@ -122,7 +123,8 @@ class Relay:
             epoch,
         )
         bases = self.nodes, self.subscribes, self.links, self.extensions
-        self._exchange = Exchange(self_info, *bases, settings.node_advertise_s)
+        scope = Scope(self.id, self.weighing.policy, self.counters)
+        self._exchange = Exchange(self_info, *bases, scope, settings.node_advertise_s)
         self._subscribes = SubscribeExchange(
             self_info.id,
             settings,
@@ -135,6 +137,7 @@ class Relay:
             self._sets,
             self._timers,
             corrections,
+            scope,
             epoch,
             is_stub=self._is_stub,
             keeps=self.rules.keeps_subscribes or settings.reflect,
@@ -143,7 +146,8 @@ class Relay:
         self._admission = Admission(
             self_info.id, self.rules, self.links, self.nodes, self.journal, self.counters
         )
-        self.proofs = PeerProofs(self.id, role, self.links, self.journal, self.counters)
+        policy = self.weighing.policy
+        self.proofs = PeerProofs(self.id, role, self.links, policy, self.journal, self.counters)
         self._introduction = Introduction(
             self.id, role, self.links, self.nodes, self.extensions, self._exchange, self._subscribes
         )
@@ -203,7 +207,7 @@ class Relay:
         "Where something may be that `tick` is to deal with, after data came."
         sending = self.weighing, self._paths, self._exchange, self._sets, self.ingress, self.data
         saying = self._subscribes, self.extensions, self.repairs, self.pressure, self.links
-        self._due: tuple[Due, ...] = (*sending, *saying, self.refusals)
+        self._due: tuple[Due, ...] = (*sending, *saying, self.refusals, self.proofs)
 
     # -- links -------------------------------------------------------------------------------------
 

@@ -100,6 +100,8 @@ class RelayCounters:
     "What peers said and may not: of other nodes, or of tracks that they do not serve."
     corrected_claims: int = 0
     "What peers said of other peers, and these themselves say otherwise."
+    kept_away_subscribes: int = 0
+    "Subscribes that peers told of and policy keeps from this relay."
     unwanted_messages: int = 0
     unknown_sns_withdraws: int = 0
     double_node_ids: int = 0

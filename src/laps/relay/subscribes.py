@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from laps.relay.exchange import Exchange
     from laps.relay.peers import Links, Peer, PeerLink
     from laps.relay.reach import Reach
+    from laps.relay.scope import Scope
     from laps.relay.sets import Sets
     from laps.relay.settings import RelaySettings
     from laps.relay.timers import Timers
@@ -63,16 +64,14 @@ class SubscribeExchange:
         sets: Sets,
         timers: Timers,
         corrections: Corrections,
+        scope: Scope,
         epoch: int,
         *,
         is_stub: bool,
         keeps: bool,
         own: frozenset[TrackKey] = frozenset(),
     ) -> None:
-        """`keeps` is whether others' subscribes are held, or only passed on.
-
-        Those of `own` tracks are held in any case: a relay publishes them itself.
-        """
+        """`keeps`: others' subscribes are held, and not only passed on; of `own` tracks always."""
         self.parent: Peer | None = None
         "The Edge that a Stub speaks with."
         self._parent_lost_at: float | None = None
@@ -87,6 +86,7 @@ class SubscribeExchange:
         self._sets = sets
         self._timers = timers
         self._corrections = corrections
+        self._scope = scope
         self._epoch = epoch
         self.is_stub = is_stub
         self._keeps = keeps
@@ -311,6 +311,8 @@ class SubscribeExchange:
                 self.unsubscribe(stub, info.track_hash, now)
         elif info.source_node_id == self._self_id:
             self._correct(info, added=added, now=now)
+        elif added and not self._scope.may_hear(info):
+            return
         elif self._keeps or self.is_stub or key in self._own:
             if info.source_node_id == peer.node_id:
                 self._note_confirmed(peer_link, peer, key, added=added, now=now)
@@ -318,9 +320,8 @@ class SubscribeExchange:
         else:
             known = self._seen.sequence(info.source_node_id, key) is not None
             if not self._seen.seen(info, now):
-                self._exchange.flood(
-                    info, added=added, heard_from=peer, known=known, stateless=True
-                )
+                flood = self._exchange.flood
+                flood(info, added=added, heard_from=peer, known=known, stateless=True)
 
     def _stub_subscribes(self, stub: StubClient, info: SubscribeInfo, now: float) -> None:
         track = self._tracks.get(info.track_hash.full_name_hash)

@@ -44,6 +44,8 @@ class PolicyInForce:
         "Goes up with each policy, and when a node is in another region."
         self.binds = False
         "Whether some tracks are bound to regions."
+        self.scopes = False
+        "Whether some tracks are not heard of everywhere."
         self.limits = False
         "Whether some nodes or links may not carry any track, or not for others."
         self._self_id = self_id
@@ -59,6 +61,7 @@ class PolicyInForce:
         self._terms.clear()
         self._between.clear()
         self.binds = policy is not None and policy.binds
+        self.scopes = policy is not None and policy.scopes
         self.limits = policy is not None and policy.limits
 
     def moved(self) -> None:
@@ -74,7 +77,7 @@ class PolicyInForce:
         if policy is None:
             return FREE
         if name is None:
-            return UNKNOWN if self.binds else FREE
+            return UNKNOWN if self.scopes else FREE
         if name.namespace == STEERING:
             return FREE
         if (known := self._terms.get(name)) is None:
@@ -103,8 +106,20 @@ class PolicyInForce:
 
     def may_peer(self, node_id: NodeId) -> bool:
         """Whether a node may be a peer of this one."""
+        return self.against_peer(node_id) is None
+
+    def against_peer(self, node_id: NodeId, region: str = "") -> str | None:
+        """Why a node may not be a peer of this one; `region` is what it has proved of itself."""
         policy = self.policy
-        return policy is None or policy.may_peer(self._self_id, node_id, self.region_of)
+        if policy is None:
+            return None
+
+        def region_of(other: NodeId) -> str:
+            return self.region_of(other) or (region if other == node_id else "")
+
+        if policy.may_peer(self._self_id, node_id, region_of):
+            return None
+        return f"policy lets {_pair(self._self_id, node_id)} not peer"
 
     def may_be_via(self, node_id: NodeId) -> bool:
         """Whether a node may pass data on for others."""
@@ -164,6 +179,8 @@ class PolicyInForce:
 
         A relay whose place is not known hears nothing of tracks that are bound.
         """
+        if terms.is_unknown:
+            return False
         if terms.told is None and not (terms.inside or terms.avoid):
             return True
         region = self.region_of(node_id)

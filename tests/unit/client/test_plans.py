@@ -10,19 +10,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from laps.client.plans import (
-    DIRECT,
-    MAX_BYTES,
-    InvalidPlan,
-    PlanDocument,
-    PlannedTrack,
-    key_text,
-    make_key,
-    open_plan,
-    parse_key,
-    read_key,
-    sign_plan,
-)
+from laps.client.plans import DIRECT, PlanDocument, PlannedTrack, open_plan, sign_plan
+from laps.client.sealed import MAX_BYTES, InvalidDocument, key_text, make_key, parse_key, read_key
 from laps.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -58,13 +47,13 @@ def test_a_changed_byte_anywhere_is_noticed() -> None:
     for place in range(0, len(sealed), 7):
         changed = bytearray(sealed)
         changed[place] ^= 1
-        with pytest.raises(InvalidPlan):
+        with pytest.raises(InvalidDocument):
             open_plan(bytes(changed), PUBLIC)
 
 
 def test_another_key_is_not_believed_and_is_named() -> None:
     other = Ed25519PrivateKey.generate()
-    with pytest.raises(InvalidPlan, match=r"signed by .*, and .* is followed"):
+    with pytest.raises(InvalidDocument, match=r"signed by .*, and .* is followed"):
         open_plan(sign_plan(document(), other), PUBLIC)
 
 
@@ -72,13 +61,13 @@ def test_who_claims_another_key_is_found_out() -> None:
     forged = sign_plan(document(), Ed25519PrivateKey.generate())
     head, _, plan = forged.partition(b"\n")
     seal = msgspec.json.decode(head) | {"key": key_text(PUBLIC)}
-    with pytest.raises(InvalidPlan, match="does not fit"):
+    with pytest.raises(InvalidDocument, match="does not fit"):
         open_plan(msgspec.json.encode(seal) + b"\n" + plan, PUBLIC)
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\n", b"{}", b'{"key": 1}\n{}', b"\xff" * 100])
 def test_what_is_no_plan_is_refused(garbage: bytes) -> None:
-    with pytest.raises(InvalidPlan, match="not a signed plan"):
+    with pytest.raises(InvalidDocument, match="not a signed document"):
         open_plan(garbage, PUBLIC)
 
 
@@ -94,13 +83,13 @@ def test_what_is_no_plan_is_refused(garbage: bytes) -> None:
 def test_a_signed_plan_that_makes_no_sense_is_refused(
     changes: dict[str, object], problem: str
 ) -> None:
-    with pytest.raises(InvalidPlan, match=problem):
+    with pytest.raises(InvalidDocument, match=problem):
         open_plan(sign_plan(document(**changes), KEY), PUBLIC)
 
 
 def test_a_plan_that_is_too_large_is_not_signed() -> None:
     tracks = [PlannedTrack("ff", "x" * 1000, {})] * (MAX_BYTES // 1000)
-    with pytest.raises(InvalidPlan, match="publish fewer tracks"):
+    with pytest.raises(InvalidDocument, match="publish fewer tracks"):
         sign_plan(document(tracks=tracks), KEY)
 
 

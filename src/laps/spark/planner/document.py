@@ -8,13 +8,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from laps.client import connect
-from laps.client.plans import (
-    DIRECT,
-    NAMESPACE,
-    TRACK,
-    PlanDocument,
-    PlannedTrack,
-)
+from laps.client.plans import DIRECT, TRACK, PlanDocument, PlannedTrack
+from laps.client.sealed import NAMESPACE
 from laps.errors import ConfigError, RequestRefused
 from laps.names import hash_text
 

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from laps import cli_plan
-from laps.client.plans import parse_key, read_key
+from laps.client.sealed import parse_key, read_key
 from laps.errors import ConfigError, LapsError
 from laps.spark.planner.document import FILE
 
