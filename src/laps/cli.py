@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from laps.admin.server import Admin, Controls
     from laps.net.runner import Runner
-    from laps.steering import Steering
+    from laps.steering import KeepingTo, Steering
 
 # What a person, or a script, got wrong; 1 is for what went wrong by itself.
 EXIT_USAGE = 2
@@ -261,28 +261,34 @@ async def _run_relay(
 
 async def _serve(runner: Runner, wake: asyncio.Event, admin_port: int, controls: Controls) -> int:
     """Run a relay until it is woken; the port of the admin API, for it to be the same again."""
-    steering = admin = None
+    heard: list[Steering | KeepingTo] = []
+    admin = None
     try:
-        steering = _steering(runner)
+        _follow(runner, heard)
         admin = _admin(runner, admin_port, controls)
         _say_ready(runner, admin)
         await wake.wait()
     finally:
-        if steering is not None:
-            await steering.close()
+        for hearing in heard:
+            await hearing.close()
         await runner.close()
         if admin is not None:  # the last to go: whoever looks sees the relay leave
             await admin.close()
     return admin_port if admin is None else admin.address.port
 
 
-def _steering(runner: Runner) -> Steering | None:
-    """What follows plans, where a key is named and clients, so publishers, can come."""
-    if not runner.config.plan.key or runner.client_address is None:
-        return None
-    from laps.steering import Steering
+def _follow(runner: Runner, heard: list[Steering | KeepingTo]) -> None:
+    """Hear plans and policies, where keys are named and clients, so publishers, can come."""
+    config = runner.config
+    if runner.client_address is None or not (config.plan.key or config.policy.key):
+        return
+    from laps.steering import KeepingTo, Steering
 
-    return Steering(runner, runner.config.plan)
+    # What is allowed first: a plan is followed within it.
+    if config.policy.key:
+        heard.append(KeepingTo(runner, config.policy))
+    if config.plan.key:
+        heard.append(Steering(runner, config.plan))
 
 
 def _admin(runner: Runner, port: int, controls: Controls) -> Admin | None:

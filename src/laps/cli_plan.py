@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import signal
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -332,19 +330,17 @@ def _sign(
 
 
 def _publish(sealed: bytes, document: PlanDocument, serve: bool, door: Door) -> None:
-    from laps.spark.planner.document import publish as send
+    from laps.client.documents import publish as send
+    from laps.client.documents import until_ctrl_c
+    from laps.client.plans import TRACK
 
     async def run() -> None:
-        stop = asyncio.Event() if serve else None
-        if stop is not None:
-            loop = asyncio.get_running_loop()
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, stop.set)
-
+        stop = until_ctrl_c() if serve else None
         until = " until Ctrl-C" if serve else ""
         plan = f"plan {document.sequence} of {len(document.tracks)} tracks"
         await send(
             sealed,
+            TRACK,
             document.sequence,
             door.url or "",
             fingerprint=door.fingerprint,

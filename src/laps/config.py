@@ -652,6 +652,17 @@ class PlanConfig(msgspec.Struct, frozen=True, kw_only=True):
     file: _File = None
 
 
+class PolicyConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """[policy]: what this relay keeps to: which ways tracks take, and who may be its peer."""
+
+    # None: everything is allowed, and the document's order decides.
+    file: _File = None
+    # Empty: the file is all there is. A policy that this key has signed takes the place of it.
+    key: _String = ""
+    # None: a relay that is started again keeps to the file until it hears of the signed one.
+    kept: _File = None
+
+
 class ImpairmentConfig(msgspec.Struct, frozen=True, kw_only=True):
     """[impairment]: a worse network than there is; for labs and tests."""
 
@@ -712,6 +723,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     discovery: DiscoveryConfig = DiscoveryConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     plan: PlanConfig = PlanConfig()
+    policy: PolicyConfig = PolicyConfig()
     impairment: ImpairmentConfig = ImpairmentConfig()
     admin: AdminConfig = AdminConfig()
 
@@ -829,6 +841,9 @@ def _check(config: Config, source: str) -> None:
     _check_admin(config.admin, source)
     _check_auth(config.auth, source)
     _check_origins(config.origins, source)
+    if config.policy.kept is not None and not config.policy.key:
+        problem = "keeps policies of a key, and there is none: set policy.key"
+        refuse(source, "policy.kept", str(config.policy.kept), problem)
     if quic.keepalive_s >= quic.idle_timeout_s:
         problem = f"must be below quic.idle_timeout_s = {quote(quic.idle_timeout_s)}"
         refuse(source, "quic.keepalive_s", quic.keepalive_s, problem)

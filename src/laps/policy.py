@@ -70,7 +70,7 @@ from laps.files import (
 from laps.types import parse_node_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
     from laps.auth.bounds import NodePattern
@@ -277,8 +277,13 @@ class Policy:
             if way.tracks and not fnmatchcase(track, way.tracks):
                 continue
             if way.service in (None, service) and (not way.to or region in way.to):
-                return tuple(map(parse_node_id, way.vias))
+                return self.vias_of(way)
         return None
+
+    @staticmethod
+    def vias_of(way: NamedWay) -> tuple[NodeId, ...]:
+        """The nodes that a way passes."""
+        return tuple(map(parse_node_id, way.vias))
 
     def profile_under(self, rule: Rule | None, service: str | None = None) -> Profile:
         """What holds for a track that a rule matches, or none."""
@@ -356,6 +361,18 @@ class Policy:
         """What tells one policy from another, whatever their comments and defaults look like."""
         text = json.dumps(self.to_mapping(), sort_keys=True, separators=(",", ":"))
         return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+    def regions_named(self) -> Iterator[tuple[str, str]]:
+        """Every region that the file names, with the table that does."""
+        for number, rule in enumerate(self.rules, start=1):
+            for region in dict.fromkeys((*rule.inside, *rule.avoid, *rule.told)):
+                yield f"rule[{number}]", region
+        for number, way in enumerate(self.ways, start=1):
+            yield from ((f"way[{number}]", region) for region in way.to)
+        places = [(f"link[{it}]", link.between) for it, link in enumerate(self.links, start=1)]
+        places += [(f"peering[{it}]", one.between) for it, one in enumerate(self.peerings, start=1)]
+        for where, named in (*places, ("[vias]", self.vias)):
+            yield from ((where, it) for it in dict.fromkeys(named) if not _names_nodes(it))
 
     def require_regions(self, known: Collection[str], source: str) -> None:
         """ConfigError for a region that no node is in and no link transits."""

@@ -1,8 +1,8 @@
-"""A relay that follows plans: it reads the track `plan` of `laps` at its own door, as clients do.
+"""A relay that follows plans and policies: it reads their tracks at its own door, as clients do.
 
-A plan counts if the key that the operator named has signed it, if it is newer than the one before,
-and until it expires. The last one is kept in a file, where one is named, so that a relay that is
-started again need not wait for the next.
+A document counts if the key that the operator named has signed it, and if it is newer than the one
+before. A plan counts until it expires, a policy until the next one: what is forbidden stays so. The
+last one is kept in a file, where one is named, so that a relay that is started again need not wait.
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from laps.client import connect
-from laps.client.plans import DIRECT, TRACK, open_plan
+from laps.client import connect, plans, policies
+from laps.client.plans import DIRECT, open_plan
+from laps.client.policies import open_policy
 from laps.client.sealed import NAMESPACE, InvalidDocument, parse_key
 from laps.errors import LapsError
 from laps.routing import plan as routing
 from laps.types import Address, TrackKey, parse_node_id
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from laps.client.plans import PlanDocument
-    from laps.config import PlanConfig
+    from laps.config import PlanConfig, PolicyConfig
     from laps.net.runner import Runner
     from laps.routing.plan import Plan
     from laps.routing.terms import Way
@@ -35,43 +37,40 @@ log = logging.getLogger(__name__)
 AGAIN_S: Final = 1.0
 
 
-class Steering:
-    """Follows the plans of one key, for one relay."""
+class Hearing:
+    """Reads one track of documents, for one relay, and keeps the last that counts."""
 
-    def __init__(self, runner: Runner, config: PlanConfig) -> None:
-        """ConfigError if the key is none."""
+    def __init__(
+        self, runner: Runner, track: str, file: Path | None, take: Callable[[bytes], bool]
+    ) -> None:
+        """`take` follows a document, and says whether it counts; InvalidDocument says why not."""
         self._runner = runner
-        self._key = parse_key(config.key)
-        self._file = config.file
-        self._newest = 0
-        self._expiry: asyncio.TimerHandle | None = None
-        if self._file is not None:
-            self._recall(self._file)
+        self._track = track
+        self._file = file
+        self._follow = take
+        if file is not None:
+            self._recall(file)
         self._task = asyncio.ensure_future(self._run())
 
     async def close(self) -> None:
-        """Follow no more; the relay keeps the plan it has until it stops."""
-        if self._expiry is not None:
-            self._expiry.cancel()
+        """Hear no more."""
         self._task.cancel()
         with suppress(asyncio.CancelledError):
             await self._task
 
-    # -- hearing -----------------------------------------------------------------------------------
-
     async def _run(self) -> None:
         url = _own_url(self._runner)
-        token = self._runner.authorizing.token_for_itself(NAMESPACE, TRACK)
+        token = self._runner.authorizing.token_for_itself(NAMESPACE, self._track)
         while True:
             fingerprint = self._runner.identity.fingerprint
             try:
                 async with connect(
                     url, fingerprint=fingerprint, reconnect=False, token=token
                 ) as session:
-                    async for obj in session.subscribe(NAMESPACE, TRACK, start="current"):
+                    async for obj in session.subscribe(NAMESPACE, self._track, start="current"):
                         self._hear(obj.payload)
             except LapsError as error:
-                log.info("plans are not heard for a moment: %s", error)
+                log.info("laps/%s is not heard for a moment: %s", self._track, error)
             await asyncio.sleep(AGAIN_S)
 
     def _hear(self, payload: bytes) -> None:
@@ -79,7 +78,8 @@ class Steering:
             try:
                 _write(self._file, payload)
             except OSError as error:
-                log.warning("the plan is followed, and not kept in %s: %s", self._file, error)
+                name = self._track
+                log.warning("the %s is followed, and not kept in %s: %s", name, self._file, error)
 
     def _recall(self, path: Path) -> None:
         try:
@@ -87,19 +87,38 @@ class Steering:
         except FileNotFoundError:
             pass
         except OSError as error:
-            log.warning("the plan in %s is not followed: %s", path, error)
+            log.warning("the %s in %s is not followed: %s", self._track, path, error)
 
     def _take(self, payload: bytes) -> bool:
-        """Follow a plan, if it is one to be followed."""
         try:
-            document = open_plan(payload, self._key)
+            return self._follow(payload)
         except InvalidDocument as error:
-            log.warning("a plan is not followed: %s", error)
+            log.warning("a %s is not followed: %s", self._track, error)
             return False
+
+
+class Steering:
+    """Follows the plans of one key."""
+
+    def __init__(self, runner: Runner, config: PlanConfig) -> None:
+        """ConfigError if the key is none."""
+        self._runner = runner
+        self._key = parse_key(config.key)
+        self._newest = 0
+        self._expiry: asyncio.TimerHandle | None = None
+        self._hearing = Hearing(runner, plans.TRACK, config.file, self._take)
+
+    async def close(self) -> None:
+        """Follow no more; the relay keeps the plan it has until it stops."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        await self._hearing.close()
+
+    def _take(self, payload: bytes) -> bool:
+        document = open_plan(payload, self._key)
         left_s = document.expires_at - time.time()
         if left_s <= 0:
-            log.warning("plan %d is not followed: it has expired", document.sequence)
-            return False
+            raise InvalidDocument(f"plan {document.sequence} has expired")
         if document.sequence <= self._newest:
             return False
         self._newest = document.sequence
@@ -114,6 +133,27 @@ class Steering:
         sequence = self._runner.relay.router.plan.sequence
         log.warning("plan %d has expired: selection decides", sequence)
         self._runner.follow_plan(routing.NO_PLAN)
+
+
+class KeepingTo:
+    """Keeps to the policies of one key."""
+
+    def __init__(self, runner: Runner, config: PolicyConfig) -> None:
+        """ConfigError if the key is none."""
+        self._runner = runner
+        self._key = parse_key(config.key)
+        self._hearing = Hearing(runner, policies.TRACK, config.kept, self._take)
+
+    async def close(self) -> None:
+        """Hear no more; the relay keeps to the policy it has until it stops."""
+        await self._hearing.close()
+
+    def _take(self, payload: bytes) -> bool:
+        document, policy = open_policy(payload, self._key)
+        if not self._runner.take_policy(policy, document.sequence):
+            return False
+        log.info("keeps to policy %d, %s", document.sequence, policy.digest)
+        return True
 
 
 def plan_of(document: PlanDocument) -> Plan:

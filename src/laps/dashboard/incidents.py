@@ -76,7 +76,7 @@ _BAD: Final = frozenset(
         "plan_refused",
     )
 )
-_GOOD: Final = frozenset(("plan_applied", "repaired"))
+_GOOD: Final = frozenset(("plan_applied", "policy_applied", "repaired"))
 
 
 @dataclass(slots=True, eq=False)

@@ -42,6 +42,7 @@ from laps.net.link import EXTENDED_ALPN, PEERING_ALPN, LinkEvents, QuicLink
 from laps.net.link_watch import LinkWatch
 from laps.net.origin_caller import OriginCaller
 from laps.net.peer_keys import PeerKeys
+from laps.net.policies import Policies
 from laps.net.processor import Processor
 from laps.net.quic import Endpoint
 from laps.net.reporter import Reporter
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from laps.config import Config
     from laps.errors import ConnectionClosed
     from laps.net.connection import Connection
+    from laps.policy import Policy
     from laps.routing.plan import Plan
 
 log = logging.getLogger(__name__)
@@ -124,6 +126,7 @@ class Runner:
         self.authorizing = Authorizing(config)
         self._origins = OriginCaller(self.authorizing.authority.origins, self._arm)
         self._peer_keys = PeerKeys(config)
+        self.policies = Policies(config.policy)
         self._keys_problem = ""
         "What is wrong with the files of keys, if it was said."
         self._peering: Endpoint | None = None
@@ -150,6 +153,7 @@ class Runner:
                 hold_s=config.relay.hold_s,
                 hold_bytes=config.relay.hold_bytes,
                 repair_s=1.5 + config.peering.dead_after_s,
+                region=config.node.region,
                 steadiness=_steadiness(config),
                 extensions=ExtensionSettings(grace_s=config.relay.drain_s),
                 cache=CacheLimits(config.cache.bytes, config.cache.track_bytes, config.cache.age_s),
@@ -160,6 +164,7 @@ class Runner:
         )
         self.edge = Edge(self.relay, _edge_settings(config), self.authorizing.authority)
         self._take_keys(self._peer_keys)
+        self.relay.follow_policy(self.policies.in_force, time.monotonic())
         self._client_endpoint: Endpoint | None = None
         setup_s = config.quic.handshake_timeout_s
         self.clients = Clients(
@@ -273,8 +278,24 @@ class Runner:
             self._note_plan("plan_applied", plan)
         self._arm()
 
+    def take_policy(self, policy: Policy, sequence: int) -> bool:
+        """Keep to a signed policy; whether it is newer than what was heard before."""
+        if not self.policies.take(policy, sequence):
+            return False
+        self._keep_to_policy()
+        return True
+
+    def _keep_to_policy(self) -> None:
+        policy, before = self.policies.in_force, self.relay.weighing.policy.policy
+        if policy != before:
+            self.relay.follow_policy(policy, time.monotonic())
+            detail = "everything is allowed" if policy is None else policy.digest
+            now = time.monotonic()
+            self.relay.journal.note(now, "policy_applied", self.policies.source or "none", detail)
+        self._arm()
+
     def reload(self, config: Config) -> None:
-        """Take a changed configuration: certificate, peers, keys, impairment, telemetry at once.
+        """Take a changed configuration: certificate, peers, keys, policy, telemetry … at once.
 
         The rest counts at a restart, but for the type of the relay (`begin_again`).
 
@@ -298,12 +319,17 @@ class Runner:
             log.warning("peering.listen has changed: restart the relay for it to count")
         if _peer_limits(config) != _peer_limits(self.config):
             log.warning("peering.most_... has changed: restart the relay for it to count")
-        keys = PeerKeys(config, self._peer_keys)
+        for name in ("key", "kept"):
+            if getattr(config.policy, name) != getattr(self.config.policy, name):
+                log.warning("policy.%s has changed: restart the relay for it to count", name)
+        keys, policies = PeerKeys(config, self._peer_keys), Policies(config.policy, self.policies)
         if config.tls.certificate is not None and config.tls.key is not None:
             self.identity = tls.load(config.tls.certificate, config.tls.key)
             self._show()
         self.config = config
         self._take_keys(keys)
+        self.policies = policies
+        self._keep_to_policy()
         self._keep_peers()
         self._diallers.configure(config)
         self._watch.configure(config.peering.dead_after_s)

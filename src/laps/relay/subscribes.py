@@ -286,8 +286,7 @@ class SubscribeExchange:
 
     def _next_sequence(self, key: TrackKey, now: float) -> int:
         """After the last one sent, or, when that is forgotten, after any sent before a restart."""
-        last = self._subscribes.sequence(self._self_id, key)
-        return next_sequence(last, self._epoch + int(now))
+        return next_sequence(self._subscribes.sequence(self._self_id, key), self._epoch + int(now))
 
     # -- others' -----------------------------------------------------------------------------------
 

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
 
     from laps.infobase.metrics import Metrics
-    from laps.infobase.nodes import Nodes
     from laps.routing.terms import Way
-    from laps.types import NodeId, NodeMetrics
+    from laps.types import NodeId, NodeInfo, NodeMetrics
 
 # Each kind of terms has ways of its own, and there are about as many as rules of a policy.
 MOST_TREES: Final = 256
@@ -45,6 +44,13 @@ class Reach(NamedTuple):
         return sum(self.srtts_us)
 
 
+class KnownNodes(Protocol):
+    """What is known of nodes."""
+
+    def info(self, node_id: NodeId) -> NodeInfo | None:
+        """What a node says of itself."""
+
+
 class OwnLinks(Protocol):
     """The links of this relay."""
 
@@ -65,7 +71,7 @@ class Allows(Protocol):
 class Graph:
     """Who can send data to whom, as far as it is known here."""
 
-    def __init__(self, self_id: NodeId, nodes: Nodes, metrics: Metrics, own: OwnLinks) -> None:
+    def __init__(self, self_id: NodeId, nodes: KnownNodes, metrics: Metrics, own: OwnLinks) -> None:
         self.version = 0
         "Goes up when links come or go, or their figures change."
         self._self_id = self_id

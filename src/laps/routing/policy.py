@@ -83,7 +83,7 @@ class PolicyInForce:
         if (known := self._terms.get(name)) is None:
             if len(self._terms) >= MOST_NAMED:
                 self._terms.clear()
-            known = self._terms[name] = _terms(policy, track_pattern_text(name))
+            known = self._terms[name] = terms_of(policy, track_pattern_text(name))
         return known
 
     def named_way(self, name: TrackName | None, terms: Terms, node_id: NodeId) -> Way | None:
@@ -213,7 +213,8 @@ def track_pattern_text(name: TrackName) -> str:
     return f"{namespace_text(name.namespace)}/{bytes_text(name.name)}"
 
 
-def _terms(policy: Policy, track: str) -> Terms:
+def terms_of(policy: Policy, track: str) -> Terms:
+    """What a policy says of a track, by its `namespace/name`."""
     rule = policy.rule_of(track)
     profile = policy.profile_under(rule)
     service = policy.services[profile.service]

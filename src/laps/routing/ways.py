@@ -113,7 +113,7 @@ class Ways:
         is_weighed: bool,
     ) -> Iterator[Reach | None]:
         terms, graph = flow.terms, self._graph
-        allows = _Allowed(self._policy, terms, frozenset(barred))
+        allows = Allowed(self._policy, terms, frozenset(barred))
         key = self._policy.version, terms.inside, terms.avoid, barred
         if vias is not None:
             yield graph.measured((*vias, node_id))
@@ -123,7 +123,7 @@ class Ways:
         if not is_weighed or isinstance(flow.key, FromPeer):
             return
         yield graph.reach(node_id, key, allows, fastest=True)
-        calm = _Calm(self._policy, terms, frozenset(barred), self._conditions)
+        calm = Calm(self._policy, terms, frozenset(barred), self._conditions)
         calm_key = (*key, terms.max_load, terms.max_loss, self._conditions.version)
         yield graph.reach(node_id, calm_key, calm)
         yield graph.reach(node_id, calm_key, calm, fastest=True)
@@ -149,7 +149,7 @@ class Ways:
         return 1.0 - kept
 
 
-class _Allowed:
+class Allowed:
     """The links and nodes that a flow may use."""
 
     def __init__(self, policy: PolicyInForce, terms: Terms, barred: frozenset[NodeId]) -> None:
@@ -158,6 +158,7 @@ class _Allowed:
         self._barred = barred
 
     def node(self, node_id: NodeId, *, transit: bool) -> bool:
+        """Whether data may go to a node, and through it if it is in `transit`."""
         if node_id in self._barred:
             return False
         if transit:
@@ -165,10 +166,11 @@ class _Allowed:
         return self._policy.against_node(self._terms, node_id) is None
 
     def link(self, a: NodeId, b: NodeId) -> bool:
+        """Whether data may take a link."""
         return self._policy.against_link(self._terms, a, b) is None
 
 
-class _Calm(_Allowed):
+class Calm(Allowed):
     """Those of them that are not too full for its class, and do not lose too much."""
 
     def __init__(
@@ -184,11 +186,13 @@ class _Calm(_Allowed):
         self._conditions = conditions
 
     def node(self, node_id: NodeId, *, transit: bool) -> bool:
+        """Whether data may go to a node, and through it if it is in `transit`."""
         if transit and self._conditions.load(node_id) > self._most_load:
             return False
         return super().node(node_id, transit=transit)
 
     def link(self, a: NodeId, b: NodeId) -> bool:
+        """Whether data may take a link."""
         return self._conditions.loss(a, b) <= self._most_loss and super().link(a, b)
 
 
