@@ -78,6 +78,7 @@ def _complete() -> None:
         cli_lab,
         cli_pipeline,
         cli_plan,
+        cli_policy,
         cli_sim,
         cli_token,
     )
@@ -89,6 +90,7 @@ def _complete() -> None:
     cli_inspect.register(app)
     cli_pipeline.register(app)
     cli_plan.register(app)
+    cli_policy.register(app)
     cli_sim.register(app)
     cli_token.register(app)
 

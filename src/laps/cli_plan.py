@@ -411,7 +411,7 @@ def keygen(
 ) -> None:
     """Make the key that plans are signed with, and print what relays are to be told of it.
 
-    The public key is written beside it, with .pub behind its name.
+    The public key is written beside it, with .pub after its name.
     """
     from laps.client.sealed import make_key
 
@@ -432,10 +432,10 @@ def verify(
 ) -> None:
     """Check that a plan is signed with a key, and has not expired. Exit status 1 if not."""
     from laps.client.plans import open_plan
-    from laps.client.sealed import parse_key
+    from laps.client.sealed import read_public_key
     from laps.spark.planner.document import read_bytes
 
-    public = parse_key(_key_text(key))
+    public = read_public_key(key)
     document = open_plan(read_bytes(file), public)
     expired = document.expires_at <= time.time()
     if as_json:
@@ -478,24 +478,14 @@ def publish_file(
 ) -> None:
     """Publish a plan that was signed before, once somebody has looked at it."""
     from laps.client.plans import open_plan
-    from laps.client.sealed import parse_key
+    from laps.client.sealed import read_public_key
     from laps.spark.planner.document import read_bytes
 
     sealed = read_bytes(file)
-    document = open_plan(sealed, parse_key(_key_text(key)))
+    document = open_plan(sealed, read_public_key(key))
     if document.expires_at <= time.time():
         raise LapsError(f"{file}: the plan expired at {_time(document.expires_at)}: plan again")
     _publish(sealed, document, serve, Door(url, fingerprint, insecure, read_option(token)))
-
-
-def _key_text(key: str) -> str:
-    if key.startswith("ed25519:"):
-        return key
-    try:
-        return Path(key).read_text().strip()
-    except (OSError, UnicodeDecodeError):
-        problem = "is neither a public key, ed25519:…, nor a file that can be read"
-        raise ConfigError(f"--key {key}: {problem}: `laps plan keygen` writes one") from None
 
 
 def _time(seconds: float) -> str:

@@ -12,7 +12,8 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
@@ -21,9 +22,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from laps.errors import ConfigError, LapsError, quote
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 NAMESPACE: Final = "laps"
 "Where they are published, each under a track of its own."
 
@@ -31,6 +29,7 @@ MAX_BYTES: Final = 16 * 1024 * 1024
 "A document is one object, and every relay that follows it holds it: some 100,000 tracks of a plan."
 
 _KEY_PREFIX: Final = "ed25519:"
+_MAKES: Final = "`laps plan keygen` and `laps policy keygen` make keys"
 
 
 class InvalidDocument(LapsError):  # noqa: N818 - as in laps.errors, the name says what happened
@@ -102,13 +101,11 @@ def read_key(path: Path) -> Ed25519PrivateKey:
     try:
         key = serialization.load_pem_private_key(path.read_bytes(), password=None)
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}: `laps plan keygen` makes a key") from None
+        raise ConfigError(f"{path}: {error.strerror}: {_MAKES}") from None
     except (ValueError, TypeError):
-        raise ConfigError(
-            f"{path}: not a private key in PEM: `laps plan keygen` makes one"
-        ) from None
+        raise ConfigError(f"{path}: not a private key in PEM: {_MAKES}") from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise ConfigError(f"{path}: not an Ed25519 key: `laps plan keygen` makes one")
+        raise ConfigError(f"{path}: not an Ed25519 key: {_MAKES}")
     return key
 
 
@@ -126,5 +123,16 @@ def parse_key(text: str) -> Ed25519PublicKey:
         raw = base64.b64decode(text.removeprefix(_KEY_PREFIX), validate=True)
         return Ed25519PublicKey.from_public_bytes(raw)
     except ValueError:
-        problem = "is no public key: write it as `laps plan keygen` printed it, ed25519:…"
+        problem = "is no public key: write it as `keygen` printed it, ed25519:…"
         raise ConfigError(f"{quote(text)} {problem}") from None
+
+
+def read_public_key(text: str) -> Ed25519PublicKey:
+    """A public key as it stands on a command line: itself, or the file that has it."""
+    if text.startswith(_KEY_PREFIX):
+        return parse_key(text)
+    try:
+        return parse_key(Path(text).read_text().strip())
+    except (OSError, UnicodeDecodeError):
+        problem = "is neither a public key, ed25519:…, nor a file that can be read"
+        raise ConfigError(f"--key {text}: {problem}: `keygen` writes one") from None
