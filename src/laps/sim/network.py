@@ -30,6 +30,7 @@ from laps.types import NodeId, format_node_id
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+    from laps.policy import Policy
     from laps.sim.lanes import Traffic
     from laps.sim.topology import Link, Topology
 
@@ -80,8 +81,12 @@ class Network:
         extended: float = 0.0,
         control_bytes: float = inf,
         settings: RelaySettings | None = None,
+        metrics_s: float | None = None,
     ) -> None:
-        """`split` and `noise` are those of `Conditions`, the next two those of `Cable`."""
+        """`split` and `noise` are those of `Conditions`, the next two those of `Cable`.
+
+        Every `metrics_s` the nodes say how they are doing; None: they do not.
+        """
         self.topology = topology
         self.clock = Clock(seed)
         self.trace = Trace()
@@ -112,6 +117,8 @@ class Network:
         for node in self.nodes.values():
             self.clock.after(START_S * self.clock.rng.random(), node.start)
         self.clock.every(MEASURE_S, self._measure)
+        if metrics_s is not None:
+            self.clock.every(metrics_s, self._tell_metrics)
         self._disturbed("start")
 
     def _lay(
@@ -234,6 +241,14 @@ class Network:
             if ends in ((a, b), (b, a))
         ]
 
+    # -- what operators do ------------------------------------------------------------------------
+
+    def follow_policy(self, policy: Policy | None) -> None:
+        """Every relay keeps to another policy, or to none."""
+        self._disturbed("policy")
+        for node in self.nodes.values():
+            node.follow(policy)
+
     # -- clients ---------------------------------------------------------------------------------
 
     def dismiss_clients(self) -> None:
@@ -334,6 +349,10 @@ class Network:
             self.disturbances[-1].settled_at = self.changed_at
         self.disturbances.append(Disturbance(self.now, what, self.now))
         self._changed()
+
+    def _tell_metrics(self) -> None:
+        for node in self.nodes.values():
+            node.tell_metrics()
 
     def _measure(self) -> None:
         for node in self.nodes.values():

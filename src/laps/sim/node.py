@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -12,12 +13,13 @@ from laps.infobase.nodes import SessionId
 from laps.relay.relay import Relay
 from laps.relay.roles import RULES, Role
 from laps.sim.clients import RETURN_S, Publisher, Subscriber
-from laps.types import NodeId, NodeInfo, format_node_id
+from laps.types import NodeId, NodeInfo, NodeMetrics, PeerMode, Reachability, format_node_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laps.auth.origin_api import CallFailed
+    from laps.policy import Policy
     from laps.relay.settings import RelaySettings
     from laps.sim.clock import Clock
     from laps.sim.dialling import Dialler
@@ -69,6 +71,10 @@ class SimNode:
         "Its MoQT clients, if it has any."
         self.origins: SimOrigins | None = None
         "Who decides about names, from the next start on; None: everybody may do everything."
+        self.policy: Policy | None = None
+        "What its relay keeps to, from the next start on too."
+        self.load = 0.0
+        "How full it says that it is."
         self.cables: list[Cable] = []
         self.diallers: list[Dialler] = []
         self.publishers: list[Publisher] = []
@@ -83,7 +89,7 @@ class SimNode:
         "What is to happen when the process goes on."
         self._ahead_s = 0.0
         "How far its clock is ahead of the others."
-        self._settings = settings
+        self._settings = replace(settings, region=spec.region)
         self._trace = trace
         self._changed = changed
         self._is_stopping = False
@@ -124,6 +130,7 @@ class SimNode:
             latitude=spec.latitude,
         )
         self.relay = Relay(info, self.role, self._settings, EPOCH)
+        self.relay.follow_policy(self.policy, self.now)
         authority = None if self.origins is None else self.origins.authority()
         self.edge = Edge(self.relay, EDGE, authority)
         self._tick_at = None
@@ -336,6 +343,38 @@ class SimNode:
                 follows |= relay.link_srtt(link, now)
         if follows:
             self.touched()
+
+    def follow(self, policy: Policy | None) -> None:
+        """Keep to another policy, or to none."""
+        self.policy = policy
+        if self.relay is not None:
+            self.relay.follow_policy(policy, self.now)
+            self.touched()
+
+    def tell_metrics(self) -> None:
+        """Say how it is doing."""
+        relay = self.relay
+        if relay is None or self.is_frozen or self._is_stopping:
+            return
+        near: dict[NodeId, Reachability] = {}
+        for link in self.links.values():
+            peer_id = relay.links.node_of(link.id)
+            if peer_id is None or relay.peers[peer_id].is_stub or link.mode is PeerMode.CONTROL:
+                continue
+            known = near.get(peer_id)
+            if known is None or link.srtt_us < known.srtt_us:
+                near[peer_id] = Reachability(peer_id, link.srtt_us, link.lane.conditions.loss)
+        said = NodeMetrics(
+            sequence=0,
+            source_node_id=self.node_id,
+            load=self.load,
+            capacity_bps=0,
+            egress_bps=0,
+            region=self.spec.region,
+            reachability=tuple(near.values()),
+        )
+        relay.extensions.measured(said, self.now)
+        self.touched()
 
     def _call(self, link: LinkEnd, call: Callable[[], None]) -> None:
         """Have the relay take something; a peer that broke the protocol is closed, as net does."""

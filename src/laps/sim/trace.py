@@ -26,7 +26,7 @@ from laps.wire.objects import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from laps.sim.links import LinkEnd
     from laps.types import NodeId
@@ -104,6 +104,8 @@ class Trace:
         self.lost: set[ObjectId] = set()
         "Objects in datagrams of which a wire has lost a copy by itself."
         self.violations: list[str] = []
+        self.watch: Callable[[ObjectId, NodeId, NodeId, float], None] | None = None
+        "Told of every hop of every object: from, to, when."
         self._streams: dict[LinkEnd, dict[int, _Stream]] = {}
         self._hops: dict[tuple[NodeId, NodeId], tuple[NodeId, NodeId]] = {}
         "Each pair once: there are many objects, and few links."
@@ -210,6 +212,8 @@ class Trace:
         elif before is not None:
             self.repeats.append((made, to))
         hop = other.host.node_id, to
+        if self.watch is not None:
+            self.watch(made, *hop, now)
         trail.hops.append(self._hops.setdefault(hop, hop))
 
 

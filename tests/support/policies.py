@@ -1,0 +1,161 @@
+"""Random policies for simulated networks, and whether objects kept to them at every hop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from laps.infobase.metrics import Metrics
+from laps.policy import Policy, policy_from_mapping
+from laps.routing import compliance
+from laps.routing.policy import PolicyInForce, terms_of
+from laps.types import NodeMetrics, PeerMode, format_node_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from random import Random
+
+    from laps.sim.clients import ObjectId, Publisher, Subscriber
+    from laps.sim.network import Network
+    from laps.sim.topology import Topology
+    from laps.types import NodeId
+
+REGIONS = ("ca", "eu", "us-east", "us-west")
+
+# Word of a policy is everywhere at once here, but objects and decisions are under way.
+GRACE_S = 1.5
+
+
+def in_regions(topology: Topology, rng: Random) -> Topology:
+    """The same network, with each node in one of four regions: its neighbours mostly in the same."""
+    nodes = []
+    for node in topology.nodes:
+        number = int((node.longitude + 180) / 360 * len(REGIONS) * 1.5) % len(REGIONS)
+        region = REGIONS[number] if rng.random() < 0.8 else rng.choice(REGIONS)
+        nodes.append(msgspec.structs.replace(node, region=region))
+    return msgspec.structs.replace(topology, nodes=tuple(nodes))
+
+
+def random_policy(topology: Topology, rng: Random) -> Policy:
+    """Some rules for some of the tracks `sim/0`, `sim/1` …, and some for nodes and links."""
+    tables: dict[str, Any] = {"rule": [], "link": [], "peering": []}
+    for number in range(6):
+        if rng.random() < 0.6:
+            rule: dict[str, Any] = {"tracks": f"sim/{number}/*"}
+            kind = rng.random()
+            if kind < 0.4:
+                rule["inside"] = rng.sample(REGIONS, rng.randint(2, 3))
+            elif kind < 0.8:
+                rule["avoid"] = rng.sample(REGIONS, 1)
+            if rng.random() < 0.5:
+                rule["class"] = rng.choice(("gold", "silver", "bronze"))
+            tables["rule"].append(rule)
+    for link in rng.sample(list(topology.links), 2):
+        pair = [format_node_id(link.a), format_node_id(link.b)]
+        kind = rng.random()
+        if kind < 0.4:
+            tables["link"].append({"between": pair, "closed": True})
+        elif kind < 0.8:
+            tables["link"].append({"between": pair, "transits": [rng.choice(REGIONS)]})
+        elif kind < 0.9:
+            tables["peering"].append({"between": pair, "allow": False})
+    if rng.random() < 0.2:
+        some = [format_node_id(node.id) for node in topology.nodes if rng.random() < 0.8]
+        if some:
+            tables["vias"] = {"nodes": some}
+    return policy_from_mapping(tables, "a test")
+
+
+def tracks_of(network: Network) -> dict[int, str]:
+    """The names of all tracks, by their hashes."""
+    return {
+        subscriber.track_hash.full_name_hash: "/".join(
+            (*subscriber.spec.namespace, subscriber.spec.name)
+        )
+        for subscriber in network.subscribers
+    }
+
+
+class Inspector:
+    """Looks at every hop of every object."""
+
+    def __init__(self, network: Network) -> None:
+        self.found: list[str] = []
+        self.hops = 0
+        "How many were bound by a policy."
+        self._network = network
+        self._tracks = tracks_of(network)
+        self._in_force: list[tuple[float, Policy | None, compliance.Network]] = []
+        self._rules: list[tuple[float, PolicyInForce | None]] = [(0.0, None)]
+        network.trace.watch = self._hop
+
+    def follow(self, policy: Policy | None) -> None:
+        """Every relay keeps to another policy from now on."""
+        rules = None
+        if policy is not None:
+            metrics = Metrics()
+            for node in self._network.nodes.values():
+                metrics.add(NodeMetrics(1, node.node_id, 0, 0, 0, node.spec.region))
+            first = next(iter(self._network.nodes.values()))
+            rules = PolicyInForce(first.node_id, first.spec.region, metrics)
+            rules.follow(policy)
+        self._rules.append((self._network.now, rules))
+        self._network.follow_policy(policy)
+
+    def _hop(self, made: ObjectId, a: NodeId, b: NodeId, now: float) -> None:
+        against = None
+        for at, rules in reversed(self._rules):
+            against = self._against(rules, made.track, a, b)
+            if against is None:
+                return
+            if at < now - GRACE_S:
+                break
+        pair = f"{format_node_id(a)} to {format_node_id(b)}"
+        self.found.append(f"{now:.3f}: {made} of {self._tracks[made.track]} from {pair}: {against}")
+
+    def _against(
+        self, rules: PolicyInForce | None, track: int, a: NodeId, b: NodeId
+    ) -> str | None:
+        if rules is None or rules.policy is None or track not in self._tracks:
+            return None
+        terms = terms_of(rules.policy, self._tracks[track])
+        if terms.is_bound or rules.limits:
+            self.hops += 1
+        return (
+            rules.against_node(terms, a)
+            or rules.against_node(terms, b)
+            or rules.against_link(terms, a, b)
+        )
+
+
+def links_up(network: Network) -> Iterator[tuple[NodeId, NodeId]]:
+    """The links that carry data now."""
+    for cable, pair in zip(network.cables, network.cable_ends, strict=True):
+        if any(end.is_open and end.mode is not PeerMode.CONTROL for end in cable.ends):
+            yield pair
+
+
+def has_way(network: Network, policy: Policy | None, track: str, a: NodeId, b: NodeId) -> bool:
+    """Whether an allowed way leads from a publisher's node to a subscriber's."""
+    relays = [
+        compliance.Relay(node.node_id, node.spec.type, node.spec.region)
+        for node in network.nodes.values()
+    ]
+    whole = compliance.Network(relays, links_up(network))
+    if policy is None:
+        return bool(whole.seen_from(a, None).way(b))
+    return whole.seen_from(a, policy).has_way(terms_of(policy, track), b)
+
+
+def missing(
+    publisher: Publisher, subscriber: Subscriber, since: float, until: float
+) -> tuple[int, int]:
+    """How many objects of that time were published, and how many of them did not come."""
+    track = subscriber.track_hash.full_name_hash
+    made = [
+        one
+        for one, at in publisher.published_at.items()
+        if since <= at <= until and one.track == track and not one.is_datagram
+    ]
+    return len(made), sum(one not in subscriber.got for one in made)
