@@ -86,7 +86,6 @@ class Inspector:
         "How many were bound by a policy."
         self._network = network
         self._tracks = tracks_of(network)
-        self._in_force: list[tuple[float, Policy | None, compliance.Network]] = []
         self._rules: list[tuple[float, PolicyInForce | None]] = [(0.0, None)]
         network.trace.watch = self._hop
 
@@ -105,6 +104,9 @@ class Inspector:
 
     def _hop(self, made: ObjectId, a: NodeId, b: NodeId, now: float) -> None:
         against = None
+        changed_at = self._rules[-1][0]
+        if now < changed_at + GRACE_S and self._published_at(made) < changed_at:
+            return  # it was under way while policy changed
         for at, rules in reversed(self._rules):
             against = self._against(rules, made.track, a, b)
             if against is None:
@@ -114,9 +116,10 @@ class Inspector:
         pair = f"{format_node_id(a)} to {format_node_id(b)}"
         self.found.append(f"{now:.3f}: {made} of {self._tracks[made.track]} from {pair}: {against}")
 
-    def _against(
-        self, rules: PolicyInForce | None, track: int, a: NodeId, b: NodeId
-    ) -> str | None:
+    def _published_at(self, made: ObjectId) -> float:
+        return self._network.publishers[made.publisher].published_at[made]
+
+    def _against(self, rules: PolicyInForce | None, track: int, a: NodeId, b: NodeId) -> str | None:
         if rules is None or rules.policy is None or track not in self._tracks:
             return None
         terms = terms_of(rules.policy, self._tracks[track])
