@@ -28,7 +28,7 @@ GRACE_S = 1.5
 
 
 def in_regions(topology: Topology, rng: Random) -> Topology:
-    """The same network, with each node in one of four regions: its neighbours mostly in the same."""
+    """The same network with each node in one of four regions, near ones mostly in the same."""
     nodes = []
     for node in topology.nodes:
         number = int((node.longitude + 180) / 360 * len(REGIONS) * 1.5) % len(REGIONS)

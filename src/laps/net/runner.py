@@ -88,6 +88,7 @@ REDIAL_MOST_S: Final = 5.0
 
 # How often a relay takes its own measure; what it says of it is rarer still.
 MEASURE_S: Final = 2.0
+FIRST_MEASURE_S: Final = 0.1
 
 # What has happened is told to the Edge in turns of so much: a node may go with all that it offered.
 MOST_EVENTS: Final = 200
@@ -184,7 +185,8 @@ class Runner:
             config.peering.dead_after_s,
         )
         self._gauge = Gauge(config.node, self._told_address())
-        self._measuring = self._loop.call_later(MEASURE_S, self._measure)
+        # Soon at first: tracks that are bound to regions wait until we have said where we are.
+        self._measuring = self._loop.call_later(FIRST_MEASURE_S, self._measure)
         self._diallers = Diallers(config)
         self._reporter: Reporter | None = None
         if self.relay.rules.carries_data:
