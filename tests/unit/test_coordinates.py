@@ -29,7 +29,7 @@ LINKS = 8
 
 
 class World:
-    """Nodes at places that nobody tells them, each with a line of its own to the nearest exchange."""
+    """Nodes at places that nobody tells them, each with a line of its own to an exchange."""
 
     def __init__(self, seed: int, size: int = 40) -> None:
         rng = self.rng = Random(seed)

@@ -59,6 +59,8 @@ MOST_EACH_S: Final = 900.0
 
 # How often it is looked at who is a candidate, and of how many nodes at a time, at 3 µs each.
 REVIEW_S: Final = 10.0
+# The same while there is room for more, so that a relay that has just come knows its ways soon.
+FILL_S: Final = 1.0
 MOST_LOOKED_AT: Final = 500
 # Of a full list a quarter makes room for others now and then, so that all nodes have their turn.
 TURN_S: Final = 300.0
@@ -250,8 +252,9 @@ class Probing:
         if not self._is_on:
             return
         if self._review_at <= now:
-            self._review_at = now + REVIEW_S
             self._review(now)
+            is_full = len(self._candidates) >= self._settings.count
+            self._review_at = now + (REVIEW_S if is_full else FILL_S)
         if self._train_at <= now:
             self._make_train(now)
 

@@ -104,6 +104,7 @@ class Relay:
         self._sets = self.weighing.sets
         seen = self.nodes, self.links, self.weighing, self.journal, settings.probing
         self.places = Places(self.id, (self_info.latitude, self_info.longitude), *seen, epoch)
+        self.probing = self.places.probing
         self.tracks = Tracks(self_info.id, self.subscribes, self.fib, settings.cache)
         hold = settings.hold_s, settings.hold_bytes
         self.data = DataPlane(self.fib, self._sets, self.links, self.tracks, *hold)
