@@ -8,7 +8,7 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from aioquic.asyncio import serve
+from aioquic.asyncio.server import serve
 from aioquic.quic.configuration import QuicConfiguration
 
 from laps.config import override
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pytest
 
     from laps.net.runner import Runner
+    from laps.types import NodeMetrics
     from support.runners import Lab
 
 KEY = bytes(32)
@@ -63,9 +64,15 @@ async def test_probing_a_relay_that_is_no_peer_measures_and_makes_no_session() -
         assert there.half_open == 0
         assert [*right.relay.peers] == [middle.relay.id]
         assert left.prober.counters.probe_answers_forged == 0
+
         # Others hear of it, and of where the relay believes to be.
-        ours = lambda: middle.relay.extensions.metrics.get(left.relay.id)  # noqa: E731
-        await until(lambda: (it := ours()) is not None and bool(it.candidates))
+        def ours() -> NodeMetrics | None:
+            return middle.relay.extensions.metrics.get(left.relay.id)
+
+        def is_told() -> bool:
+            return (said := ours()) is not None and bool(said.candidates)
+
+        await until(is_told)
         said = ours()
         assert said is not None
         assert said.candidates[0].node_id == right.relay.id
