@@ -15,6 +15,7 @@ that others measured is their word, and one to a load balancer is to the balance
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import islice
 from random import Random
@@ -203,16 +204,16 @@ class Places:
             self._sample(node_id, rtt_ms, now)
 
     def _measure_peers(self, now: float) -> None:
-        self.probing.wanted = set(self._wanted())
+        self.probing.vias = self._named_vias()
         for peer in self._links.peers.values():
             if not peer.is_stub and peer.nearest_srtt_us:
                 self._sample(peer.node_id, peer.nearest_srtt_us / 1000, now)
 
-    def _wanted(self) -> Iterator[NodeId]:
-        """Nodes worth knowing of before others: Vias that some node would be reached by."""
-        count = self._settings.count
-        for metrics in islice(self._metrics, MOST_CLAIMS) if count else ():
-            yield from metrics.best_vias[:1]
+    def _named_vias(self) -> set[NodeId]:
+        """The Vias that most nodes would be reached by: as peers they lead to many."""
+        some = islice(self._metrics, MOST_CLAIMS)
+        first = Counter(it.best_vias[0] for it in some if it.best_vias)
+        return {node_id for node_id, _ in first.most_common(max(1, self._settings.count // 2))}
 
     def _sample(self, node_id: NodeId, rtt_ms: float, now: float) -> None:
         if (place := self.coordinates(node_id)) is not None:

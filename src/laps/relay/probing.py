@@ -149,7 +149,9 @@ class Probing:
         self.measured: deque[tuple[NodeId, float]] = deque()
         "Round trips in milliseconds, one for each train that was answered; `Places` takes them."
         self.wanted: set[NodeId] = set()
-        "Nodes that are candidates before others, as somebody has use for them."
+        "Nodes that are candidates before others, as somebody has use for them and says so here."
+        self.vias: set[NodeId] = set()
+        "The Vias that most nodes would be reached by, which come next."
         self._self_id = self_id
         self._nodes = nodes
         self._links = links
@@ -313,7 +315,7 @@ class Probing:
         if len(seen) < MOST_LOOKED_AT:
             self._unseen = iter(self._nodes)
             seen.update(islice(self._unseen, MOST_LOOKED_AT - len(seen)))
-        seen |= self.wanted
+        seen |= self.wanted | self.vias
         seen -= self._candidates.keys()
         # To be rid of the nearest first is not wanted either: who came first goes first.
         infos = [info for node_id in seen if (info := self._nodes.info(node_id)) is not None]
@@ -336,15 +338,18 @@ class Probing:
     def _rank(self, info: NodeInfo) -> tuple[bool, bool, float]:
         """The lowest are the most useful to know of; of those that are alike any."""
         is_via = info.type is NodeType.VIA
-        return info.id not in self.wanted, not is_via, self._rng.random()
+        return not self._is_wanted(info.id), not is_via, self._rng.random()
+
+    def _is_wanted(self, node_id: NodeId) -> bool:
+        return node_id in self.wanted or node_id in self.vias
 
     def _make_room(self, info: NodeInfo, now: float) -> bool:
         """Whether one that is less useful, or was there for long, leaves the list."""
-        others = [it for it in self._candidates.values() if it.node_id not in self.wanted]
+        others = [it for it in self._candidates.values() if not self._is_wanted(it.node_id)]
         if not others:
             return False
         oldest = min(others, key=lambda it: (it.since_at, it.node_id))
-        if info.id not in self.wanted:
+        if not self._is_wanted(info.id):
             if now - oldest.since_at < TURN_S or now - self._turned_at < TURN_S / TURNING:
                 return False
             self._turned_at = now

@@ -81,7 +81,8 @@ KEPT: Final = frozenset(
         "Probing._candidates",  # by count of [probing]; the next likewise
         "Probing._flying",
         "Probing._waiting",
-        "Probing.wanted",  # by MOST_CLAIMS
+        "Probing.vias",
+        "Probing.wanted",  # by who sets it
         "Sequences._kept",  # for a minute, and by a bound of its own
         "Sequences._queue",
         "SentOn._sent",  # by MOST_SENT_ON

@@ -24,11 +24,12 @@ from laps.sim.lanes import Conditions, message_name
 from laps.sim.links import Cable
 from laps.sim.node import SimNode
 from laps.sim.trace import Trace
+from laps.sim.underlay import Underlay
 from laps.tracks.cache import CacheLimits
 from laps.types import NodeId, format_node_id
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from laps.sim.lanes import Traffic
     from laps.sim.topology import Link, Topology
@@ -38,6 +39,9 @@ START_S: Final = 0.5
 
 # Round trip times are looked at this often.
 MEASURE_S: Final = 1.0
+
+# Nodes measure how they are this often, as net does; what they tell of it is rarer.
+TELL_S: Final = 2.0
 
 # Silence for this long is rest, if nothing is under way: longer than most control messages take.
 QUIET_S: Final = 2.0
@@ -80,8 +84,12 @@ class Network:
         extended: float = 0.0,
         control_bytes: float = inf,
         settings: RelaySettings | None = None,
+        load: Callable[[], float] | None = None,
     ) -> None:
-        """`split` and `noise` are those of `Conditions`, the next two those of `Cable`."""
+        """`split` and `noise` are those of `Conditions`, the next two those of `Cable`.
+
+        With a `load` every node tells the others how it is, by what that returns.
+        """
         self.topology = topology
         self.clock = Clock(seed)
         self.trace = Trace()
@@ -95,6 +103,9 @@ class Network:
         for spec in topology.nodes:
             chosen = _with_reflect(defaults, reflect=spec.reflect)
             self.nodes[spec.id] = SimNode(spec, self.clock, chosen, self.trace, self._changed)
+        self.underlay = Underlay(self.clock, self.nodes, noise)
+        for node in self.nodes.values():
+            node.underlay, node.load = self.underlay, load
         for link in topology.links:
             self._lay(link, split, noise, extended, control_bytes)
         self.publishers = [
@@ -112,6 +123,9 @@ class Network:
         for node in self.nodes.values():
             self.clock.after(START_S * self.clock.rng.random(), node.start)
         self.clock.every(MEASURE_S, self._measure)
+        if load is not None:
+            for node in self.nodes.values():
+                self.clock.after(TELL_S * self.clock.rng.random(), self._tell, node)
         self._disturbed("start")
 
     def _lay(
@@ -122,6 +136,7 @@ class Network:
         cable = Cable(self.clock, there, back, extended=extended, control_bytes=control_bytes)
         self.cables.append(cable)
         self.cable_ends.append((link.a, link.b))
+        self.underlay.lay(cable, link.a, link.b)
         for side, name in enumerate("ab"):
             ends[side].cables.append(cable)
             if link.dial in (name, "both"):
@@ -334,6 +349,10 @@ class Network:
             self.disturbances[-1].settled_at = self.changed_at
         self.disturbances.append(Disturbance(self.now, what, self.now))
         self._changed()
+
+    def _tell(self, node: SimNode) -> None:
+        self.clock.after(TELL_S, self._tell, node)
+        node.tell()
 
     def _measure(self) -> None:
         for node in self.nodes.values():

@@ -12,7 +12,7 @@ from laps.infobase.nodes import SessionId
 from laps.relay.relay import Relay
 from laps.relay.roles import RULES, Role
 from laps.sim.clients import RETURN_S, Publisher, Subscriber
-from laps.types import NodeId, NodeInfo, format_node_id
+from laps.types import NodeId, NodeInfo, NodeMetrics, Reachability, format_node_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from laps.sim.origins import SimOrigins
     from laps.sim.topology import Node
     from laps.sim.trace import Trace
+    from laps.sim.underlay import Underlay
 
 # The time of day when a clock stands at 0: any will do, as long as it is the same.
 EPOCH: Final = 1_700_000_000
@@ -67,6 +68,12 @@ class SimNode:
         self.relay: Relay | None = None
         self.edge: Edge | None = None
         "Its MoQT clients, if it has any."
+        self.said = spec.latitude, spec.longitude
+        "Where it says it is."
+        self.underlay: Underlay | None = None
+        "What its probes go by."
+        self.load: Callable[[], float] | None = None
+        "How much it has to do, by chance or as a test says; None: it tells nobody how it is."
         self.origins: SimOrigins | None = None
         "Who decides about names, from the next start on; None: everybody may do everything."
         self.cables: list[Cable] = []
@@ -115,13 +122,12 @@ class SimNode:
 
     def start(self) -> None:
         """Run a relay that knows nothing yet; its clients come a moment later."""
-        spec = self.spec
         info = NodeInfo(
             id=self.node_id,
             type=RULES[self.role].node_type,
             contact=self.name,
-            longitude=spec.longitude,
-            latitude=spec.latitude,
+            longitude=self.said[1],
+            latitude=self.said[0],
         )
         self.relay = Relay(info, self.role, self._settings, EPOCH)
         authority = None if self.origins is None else self.origins.authority()
@@ -337,6 +343,36 @@ class SimNode:
         if follows:
             self.touched()
 
+    def tell(self) -> None:
+        """Say how it is doing, as net does every two seconds."""
+        relay = self.relay
+        if relay is None or self.is_frozen or self.load is None:
+            return
+        peers = relay.peers.values()
+        reached = tuple(
+            Reachability(it.node_id, it.nearest_srtt_us, 0.0) for it in peers if not it.is_stub
+        )
+        own = NodeMetrics(
+            0, self.node_id, self.load(), 0, 0, self.spec.region, reachability=reached
+        )
+        relay.extensions.measured(relay.places.complete(own), self.now)
+        self.touched()
+
+    def _probe(self, relay: Relay) -> None:
+        """Send the probes that the relay wants to be sent."""
+        probing = relay.probing
+
+        def answered(number: int) -> None:
+            if self.relay is relay and not self.is_frozen:
+                probing.answered(number, self.now)
+                self.touched()
+
+        while probing.outgoing:
+            train = probing.outgoing.popleft()
+            if self.underlay is not None:
+                probing.sent(train, self.now)
+                self.underlay.send(self, train, answered)
+
     def _call(self, link: LinkEnd, call: Callable[[], None]) -> None:
         """Have the relay take something; a peer that broke the protocol is closed, as net does."""
         try:
@@ -377,6 +413,8 @@ class SimNode:
             self.links[link_id].doubt()
         while self.origins is not None and edge.origins.asked:
             self.origins.ask(edge.origins.asked.popleft(), partial(self._answered, edge))
+        if relay.probing.outgoing:
+            self._probe(relay)
         deadline, edge_at = relay.deadline(), edge.deadline()
         if edge_at is not None and (deadline is None or edge_at < deadline):
             deadline = edge_at

@@ -207,7 +207,7 @@ def test_best_vias_are_the_nearest_that_have_room(world: World) -> None:
     world.tell(FAR, best_vias=(NEAR, LIAR))
     assert world.places.best_vias(FAR) == (NEAR, LIAR)
     world.pass_time(PEERS_S)
-    assert world.places.probing.wanted == {NEAR}, "what others would be reached by is worth knowing"
+    assert world.places.probing.vias == {NEAR}, "what others would be reached by is worth knowing"
 
 
 # -- who is elsewhere ------------------------------------------------------------------------------

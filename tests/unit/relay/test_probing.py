@@ -273,9 +273,12 @@ def test_probing_takes_wanted_nodes_and_vias_before_others() -> None:
     world.pass_time(15)
     assert {50, 60} <= set(world.candidates)
     assert len(world.candidates) == 4
+    world.probing.vias = {NodeId(70)}
+    world.pass_time(15)
+    assert {50, 60, 70} <= set(world.candidates)
     world.probing.wanted = {NodeId(number) for number in range(50, 60)}
     world.pass_time(15)
-    assert set(world.candidates) < world.probing.wanted
+    assert set(world.candidates) < world.probing.wanted | {NodeId(70)}
 
 
 def test_probing_is_the_same_under_the_same_seed() -> None:
