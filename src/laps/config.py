@@ -259,6 +259,9 @@ _Limit = Annotated[
 _CacheBytes = Annotated[
     int, Meta(ge=0, le=1 << 40, description="a whole number of bytes, 0 to keep nothing")
 ]
+_Candidates = Annotated[int, Meta(ge=0, le=1000, description="a whole number from 0 to 1000")]
+# A hundred a second are a megabit, which is no probing any more.
+_ProbeRate = Annotated[float, Meta(ge=0.01, le=100, description="a number from 0.01 to 100")]
 # Ten times a second is a load; who hears nothing for more than a minute takes a relay for dead.
 _Interval = Annotated[float, Meta(ge=0.1, le=60, description="a number from 0.1 to 60")]
 _HistorySeconds = Annotated[float, Meta(ge=0, le=86400, description="a number from 0 to 86400")]
@@ -557,6 +560,17 @@ class RelayConfig(msgspec.Struct, frozen=True, kw_only=True):
     reflect: _Flag = False
 
 
+class ProbingConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """[probing]: relays that are no peers, and how far they are from here."""
+
+    # Which peer would be better than those there are can only be known by who has looked.
+    enabled: _Flag = True
+    # At a time: more than a relay has use for as peers. 0: none, and coordinates come from peers.
+    count: _Candidates = 16
+    # Probes a second on average, of 1,200 bytes, to all together: ten kbit/s.
+    rate: _ProbeRate = 1.0
+
+
 class TlsConfig(msgspec.Struct, frozen=True, kw_only=True):
     """[tls]: the certificate this relay shows. Paths count from where the relay is started."""
 
@@ -711,6 +725,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     node: NodeConfig = NodeConfig()
     peering: PeeringConfig = PeeringConfig()
     relay: RelayConfig = RelayConfig()
+    probing: ProbingConfig = ProbingConfig()
     tls: TlsConfig = TlsConfig()
     quic: QuicConfig = QuicConfig()
     egress: EgressConfig = EgressConfig()

@@ -147,6 +147,34 @@ class Reachability:
 
 
 @dataclass(frozen=True, slots=True)
+class Candidate:
+    """How well a node reaches one that is no peer of its, as its probes found."""
+
+    node_id: NodeId
+    rtt_us: int
+    """Round trip of a probe, smoothed."""
+    loss: float
+    """The share of the last probes that nobody answered, 0 to 1."""
+    bandwidth_bps: int = 0
+    """The path carries so much at least, as a short train of probes showed; 0: not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinates:
+    """Where a node is by round trips alone: two nodes are as far apart as their round trip.
+
+    Three dimensions, and a height: what every packet of the node takes before it is under way.
+    """
+
+    x_ms: float
+    y_ms: float
+    z_ms: float
+    height_ms: float
+    error: float
+    """How wrong the node believes them to be, as a share: 1 where it knows nothing yet."""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeMetrics:
     """How a node is doing, in its own words: an extension."""
 
@@ -169,6 +197,9 @@ class NodeMetrics:
     """host:port where its clients connect; empty where it takes none, or does not say.
 
     As it came: who uses it parses it."""
+    coordinates: Coordinates | None = None
+    candidates: tuple[Candidate, ...] = ()
+    """Nodes that are no peers of it, and that it has probed."""
 
 
 # --- tracks ----------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from laps.policy import Policy
     from laps.sim.clients import Publisher, Subscriber
     from laps.sim.topology import Topology
-
-SAY_S = 1.0
 
 
 class Pairs:
@@ -96,7 +95,7 @@ def change_policies(seed: int) -> list[str]:
     """Let tracks flow while every relay is given policy after policy, and loads go up and down."""
     rng = Random(seed)
     topology = a_network(seed, rng)
-    network = Network(topology, seed, extended=1.0, metrics_s=SAY_S)
+    network = Network(topology, seed, extended=1.0, load=lambda: 0.0)
     inspector = Inspector(network)
     network.run(12.0)
     pairs, policy = Pairs(network), None
@@ -106,7 +105,7 @@ def change_policies(seed: int) -> list[str]:
         inspector.follow(policy)
         pairs.look(policy)
         for node in rng.sample(list(network.nodes.values()), 4):
-            node.load = rng.choice((0.0, 0.3, 0.85, 0.95, 1.0))
+            node.load = partial(float, rng.choice((0.0, 0.3, 0.85, 0.95, 1.0)))
         network.run(rng.uniform(0.5, 6.0))
     pairs.look(policy)
     last = random_policy(topology, rng)

@@ -79,6 +79,10 @@ fingerprints."192.0.2.3:33434" = "ABABABABABABABABABABABABABABABABABABABABABABAB
         srtt_change_ms = 5
         srtt_hold_s = 9
         reflect = true
+        [probing]
+        enabled = false
+        count = 4
+        rate = 0.5
         [tls]
         certificate = "cert.pem"
         key = "key.pem"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from math import dist
 from typing import TYPE_CHECKING, Final
 
 from laps.infobase.sequences import SequenceCounters
@@ -16,7 +17,7 @@ from laps.types import sequence_newer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from laps.types import NodeId, NodeMetrics
+    from laps.types import Candidate, Coordinates, NodeId, NodeMetrics
 
 
 # A figure that changed by less than this share, or by less than its floor, is the same.
@@ -26,6 +27,12 @@ LOAD_FLOOR: Final = 0.01
 LOSS_FLOOR: Final = 0.001
 RATE_FLOOR_BPS: Final = 100_000
 SRTT_FLOOR_US: Final = 1000
+# Coordinates follow round trips, each of which moves them a little.
+PLACE_FLOOR_MS: Final = 2.0
+ERROR_FLOOR: Final = 0.1
+# One probe more or less of the 32 that a loss is made of is chance, and so is a train of them.
+CANDIDATE_LOSS_FLOOR: Final = 0.1
+CANDIDATE_CHANGE: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +97,31 @@ def metrics_changed(old: NodeMetrics, new: NodeMetrics) -> bool:
             or _changed(before.loss, after.loss, LOSS_FLOOR)
             for before, after in zip(old.reachability, new.reachability, strict=True)
         )
+        or _probes_changed(old.candidates, new.candidates)
+        or _place_changed(old.coordinates, new.coordinates)
+    )
+
+
+def coordinates_moved(old: Coordinates, new: Coordinates) -> bool:
+    """Whether a node is at another place than before, by more than its place trembles."""
+    apart = dist((old.x_ms, old.y_ms, old.z_ms), (new.x_ms, new.y_ms, new.z_ms))
+    apart += abs(old.height_ms - new.height_ms)
+    return apart > PLACE_FLOOR_MS or abs(old.error - new.error) > ERROR_FLOOR
+
+
+def _place_changed(old: Coordinates | None, new: Coordinates | None) -> bool:
+    if old is None or new is None:
+        return old is not new
+    return coordinates_moved(old, new)
+
+
+def _probes_changed(old: tuple[Candidate, ...], new: tuple[Candidate, ...]) -> bool:
+    """Other candidates, or nearer ones, or such that lose more."""
+    return [it.node_id for it in old] != [it.node_id for it in new] or any(
+        _by_a_fifth(before.rtt_us, after.rtt_us, SRTT_FLOOR_US)
+        or abs(after.loss - before.loss) > CANDIDATE_LOSS_FLOOR
+        or _by_a_half(before.bandwidth_bps, after.bandwidth_bps)
+        for before, after in zip(old, new, strict=True)
     )
 
 
@@ -97,6 +129,16 @@ def _words(metrics: NodeMetrics) -> tuple[object, ...]:
     """What is the same or another, with nothing in between."""
     reached = [item.node_id for item in metrics.reachability]
     return metrics.region, metrics.tags, metrics.best_vias, metrics.client_address, reached
+
+
+def _by_a_fifth(old: float, new: float, floor: float) -> bool:
+    change = abs(new - old)
+    return change > floor and change > CANDIDATE_CHANGE * old
+
+
+def _by_a_half(old: int, new: int) -> bool:
+    """What a train shows of bandwidth is coarse: half of it, or twice, is another."""
+    return not old / 2 <= new <= old * 2
 
 
 def _changed(old: float, new: float, floor: float) -> bool:

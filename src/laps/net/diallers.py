@@ -62,6 +62,10 @@ class Diallers:
                     raise
         raise ConfigError(f'host "{peer.host}" has no address')
 
+    def endpoint(self, family: socket.AddressFamily) -> Endpoint:
+        """The one that peers are dialled from, for what belongs to no connection."""
+        return self._endpoint(family, 0)
+
     def _endpoint(self, family: socket.AddressFamily, number: int) -> Endpoint:
         endpoint = self._endpoints.get((family, number))
         if endpoint is None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from laps.types import NodeMetrics, NodeType, Reachability
+from laps.types import NodeMetrics, Reachability
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from laps.net.link import QuicLink
     from laps.relay.relay import Relay
     from laps.types import Address
-
-# A planner chooses among the nearest few.
-BEST_VIAS: Final = 3
 
 
 class Gauge:
@@ -41,8 +38,6 @@ class Gauge:
         load = min(1.0, (worked_s - self._worked_s) / passed)
         self._at, self._worked_s = now, worked_s
         sent_bytes, reachability = self._read_links(relay, links)
-        near = sorted(reachability, key=lambda item: (item.srtt_us, item.node_id))
-        vias = [i.node_id for i in near if relay.peers[i.node_id].info.type is NodeType.VIA]
         return NodeMetrics(
             sequence=0,
             source_node_id=relay.id,
@@ -51,8 +46,7 @@ class Gauge:
             egress_bps=round(8 * sent_bytes / passed),
             region=self._node.region,
             tags=self._node.tags,
-            reachability=tuple(near),
-            best_vias=tuple(vias[:BEST_VIAS]),
+            reachability=tuple(sorted(reachability, key=lambda it: (it.srtt_us, it.node_id))),
             client_address=self._client_address,
         )
 

@@ -31,6 +31,7 @@ from qh3.quic.packet import (
     encode_quic_version_negotiation,
 )
 
+from laps.buckets import Bucket
 from laps.edge.addresses import Knock
 from laps.edge.shares import OverLimit
 from laps.errors import ConfigError, HandshakeFailed
@@ -85,6 +86,10 @@ PROBE_AFTER_S: Final = 0.25
 PROBE_EVERY_S: Final = 0.2
 REFUSALS: Final = 3
 
+# What is answered that nobody begins a connection with: probes, for most. A thousand relays may
+# probe one at the same time, and at 20 µs each nobody is kept busy with them.
+NEGOTIATIONS_A_SECOND: Final = 1000
+
 _V1: Final = int(QuicProtocolVersion.VERSION_1)
 
 
@@ -98,6 +103,8 @@ class Counters:
     retries_sent: int = 0
     retries_refused: int = 0
     version_negotiations_sent: int = 0
+    version_negotiations_refused: int = 0
+    "Not sent, as there were too many in a second."
     malformed_datagrams: int = 0
     unroutable_datagrams: int = 0
     resets_sent: int = 0
@@ -129,6 +136,9 @@ class Door(Protocol):
         """How long there was nothing to do."""
 
 
+Negotiated = Callable[[bytes, "Address", float], None]
+"Takes an answer to a packet of no connection: Version Negotiation, who sent it, and when."
+
 Accept = Callable[[Connection], Receiver]
 "Names the receiver of a connection whose handshake is over."
 
@@ -158,6 +168,8 @@ class Endpoint:
         "SHA-256 of the certificate that is shown."
         if identity is not None:
             self.show(identity)
+        self.on_negotiation: Negotiated | None = None
+        self._negotiations = Bucket(NEGOTIATIONS_A_SECOND, NEGOTIATIONS_A_SECOND)
         self._retry = RetryTokens()
         self._resets = Resets(reset_secret or os.urandom(32), CONNECTION_ID_BYTES)
         self._peer_tokens = PeerTokens()
@@ -435,16 +447,27 @@ class Endpoint:
         connection = self._routes.get(destination_cid[:CONNECTION_ID_BYTES])
         if connection is not None:
             self._shake(connection, data, addr, now)
+        elif not version and self.on_negotiation is not None:
+            self.on_negotiation(data, addr, now)
         elif self._identity is None or len(data) < MIN_INITIAL_BYTES or not version:
             self.counters.unroutable_datagrams += 1
         elif version != _V1:
-            self.counters.version_negotiations_sent += 1
-            answer = encode_quic_version_negotiation(destination_cid, source_cid, [_V1])
-            self._udp.send([answer], addr)
+            self._negotiate(addr, destination_cid, source_cid, now)
         elif kind == QuicPacketType.INITIAL and len(destination_cid) >= CONNECTION_ID_BYTES:
             self._receive_initial(data, addr, now, destination_cid, source_cid, token)
         else:
             self.counters.unroutable_datagrams += 1
+
+    def _negotiate(
+        self, addr: Address, destination_cid: bytes, source_cid: bytes, now: float
+    ) -> None:
+        """Name the version that is spoken here; nothing is kept, and it is much less than came."""
+        if not self._negotiations.take(1, now):
+            self.counters.version_negotiations_refused += 1
+            return
+        self.counters.version_negotiations_sent += 1
+        answer = encode_quic_version_negotiation(destination_cid, source_cid, [_V1])
+        self._udp.send([answer], addr)
 
     def _shake(self, connection: Connection, data: bytes, addr: Address, now: float) -> None:
         """A step of a handshake; what all of them took counts for the address once it is proved."""
@@ -572,6 +595,13 @@ class Endpoint:
         self._udp.send([packet], addr)
 
     # -- sending ---------------------------------------------------------------------------------
+
+    def send_bare(self, datagrams: list[bytes], addr: Address) -> bool:
+        """Send packets that belong to no connection; False: the socket takes none now."""
+        if self._closed or self._udp.blocked():
+            return False
+        self._udp.send(datagrams, addr)
+        return True
 
     def serve_soon(self, connection: Connection) -> None:
         """Let a connection send what it has, once the caller is done."""

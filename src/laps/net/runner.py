@@ -43,6 +43,7 @@ from laps.net.link_watch import LinkWatch
 from laps.net.origin_caller import OriginCaller
 from laps.net.peer_keys import PeerKeys
 from laps.net.policies import Policies
+from laps.net.prober import Prober
 from laps.net.processor import Processor
 from laps.net.quic import Endpoint
 from laps.net.reporter import Reporter
@@ -53,7 +54,13 @@ from laps.relay.extensions import PeerLeaving
 from laps.relay.peers import PeerArrived
 from laps.relay.relay import Relay
 from laps.relay.roles import RULES, Role
-from laps.relay.settings import ExtensionSettings, PeerLimits, RelaySettings, Steadiness
+from laps.relay.settings import (
+    ExtensionSettings,
+    PeerLimits,
+    ProbeSettings,
+    RelaySettings,
+    Steadiness,
+)
 from laps.routing.plan import NO_PLAN
 from laps.sessions.moqt import MoqtLimits
 from laps.tracks.cache import CacheLimits
@@ -157,6 +164,7 @@ class Runner:
                 region=config.node.region,
                 steadiness=_steadiness(config),
                 extensions=ExtensionSettings(grace_s=config.relay.drain_s),
+                probing=_probe_settings(config),
                 cache=CacheLimits(config.cache.bytes, config.cache.track_bytes, config.cache.age_s),
                 limits=_peer_limits(config),
             ),
@@ -188,6 +196,7 @@ class Runner:
         # Soon at first: tracks that are bound to regions wait until we have said where we are.
         self._measuring = self._loop.call_later(FIRST_MEASURE_S, self._measure)
         self._diallers = Diallers(config)
+        self.prober = Prober(self.relay.probing, self._diallers, self._arm)
         self._reporter: Reporter | None = None
         if self.relay.rules.carries_data:
             senses = Senses(self.relay, self._links, self.endpoints, self.clients)
@@ -234,6 +243,7 @@ class Runner:
         await self._drain()
         self._measuring.cancel()
         self._watch.close()
+        self.prober.close()
         await self._origins.close()
         if self._alarm is not None:
             self._alarm.cancel()
@@ -297,7 +307,7 @@ class Runner:
         self._arm()
 
     def reload(self, config: Config) -> None:
-        """Take a changed configuration: certificate, peers, keys, policy, telemetry … at once.
+        """Take a changed configuration: certificate, peers, keys, policy, probing … at once.
 
         The rest counts at a restart, but for the type of the relay (`begin_again`).
 
@@ -335,6 +345,7 @@ class Runner:
         self._keep_peers()
         self._diallers.configure(config)
         self._watch.configure(config.peering.dead_after_s)
+        self.relay.places.configure(_probe_settings(config), time.monotonic())
         self.authorizing.configure(config, self.edge.reviews)
         self._origins.configure(self.authorizing.authority.origins)
         self._note("reloaded")
@@ -511,6 +522,7 @@ class Runner:
             else:
                 self.edge.observe(event, time.monotonic())
                 self.edge.perform(time.monotonic())
+        self.prober.perform()
         due = (self.relay.deadline(), self.edge.deadline(), 0.0 if self.relay.events else None)
         deadline = min((at for at in due if at is not None), default=None)
         if self._alarm is not None:
@@ -542,7 +554,7 @@ class Runner:
 
     def _tell_metrics(self) -> None:
         metrics = self._gauge.read(self.relay, self._links.values())
-        self.relay.extensions.measured(metrics, time.monotonic())
+        self.relay.extensions.measured(self.relay.places.complete(metrics), time.monotonic())
         self._arm()
 
     # -- who we are --------------------------------------------------------------------------------
@@ -739,6 +751,13 @@ def _share_settings(config: Config) -> ShareSettings:
         name_bytes=limits.name_bytes or None,
         half_message_bytes=limits.half_message_bytes or None,
     )
+
+
+def _probe_settings(config: Config) -> ProbeSettings:
+    """A Stub is behind a NAT and has its Edge; who carries no data has no use for ways."""
+    probing, role = config.probing, Role(config.node.type)
+    enabled = probing.enabled and role is not Role.STUB and RULES[role].carries_data
+    return ProbeSettings(enabled, probing.count, probing.rate)
 
 
 def _steadiness(config: Config) -> Steadiness:

@@ -24,6 +24,7 @@ from laps.errors import InvalidEncoding
 from laps.infobase.metrics import MetricsChange, metrics_changed
 from laps.infobase.namespaces import NamespaceChange, Namespaces
 from laps.infobase.nodes import MOST_CHOSEN
+from laps.relay.pacing import Pace, urgency_of
 from laps.relay.pieces import MOST_IN_A_TURN, MOST_TOLD, in_pieces
 from laps.relay.roles import Role
 from laps.relay.stub_namespaces import StubNamespaces
@@ -127,7 +128,7 @@ class Extensions:
         self._closed: deque[Hashable] = deque()
         "Publishers that are gone, and had offered more than is told in a turn."
         self._measured: NodeMetrics | None = None
-        self._metrics_told_at: float | None = None
+        self._pace = Pace(nodes, settings)
         self._metrics_at: float | None = None
         self._goaway: GoAway | None = None
 
@@ -299,13 +300,10 @@ class Extensions:
         self._measured = replace(metrics, source_node_id=self._self_id, reachability=kept)
         if not self._has_news():
             return
-        told, told_at = self.metrics.get(self._self_id), self._metrics_told_at
-        due = now if told_at is None else told_at + self.settings.metrics_s
-        # Clients are being sent there, or no longer: that is seldom, and does not wait.
-        if due <= now or (told is not None and told.client_address != metrics.client_address):
+        urgency = urgency_of(self.metrics.get(self._self_id), self._measured)
+        self._metrics_at = self._pace.due_at(urgency, now)
+        if self._metrics_at <= now:
             self._tell_metrics(now)
-        else:
-            self._metrics_at = due
 
     def drain(self, now: float, contact: str = "") -> float:
         """Tell every peer that we leave, and where to go instead; when links may be closed."""
@@ -494,7 +492,8 @@ class Extensions:
         last = after if after is not None or told is None else told.sequence
         sequence = next_sequence(last, self._epoch + int(now))
         metrics = replace(self._measured, sequence=sequence)
-        self._metrics_told_at = now
+        self._pace.told(metrics, now)
+        self._metrics_at = None
         if (change := self.metrics.add(metrics)) is not None:
             self._events.append(change)
             self._telling.flood(NodeMetricsAdv(metrics), self._self_id, heard_from=None)

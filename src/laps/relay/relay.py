@@ -25,6 +25,7 @@ from laps.relay.ingress import IngressSets
 from laps.relay.introduction import Introduction
 from laps.relay.journal import Journal, PathWatch
 from laps.relay.leaving import Leaving
+from laps.relay.locating import Places
 from laps.relay.nearest_edge import NearestEdge
 from laps.relay.passing import DROPPED
 from laps.relay.paths import Paths
@@ -102,6 +103,9 @@ class Relay:
         self.weighing = Weighing(*where, self.nodes, self.links, avoided)
         self.router, self.fib = self.weighing.router, self.weighing.fib
         self._sets = self.weighing.sets
+        seen = self.nodes, self.links, self.weighing, self.journal, settings.probing
+        self.places = Places(self.id, (self_info.latitude, self_info.longitude), *seen, epoch)
+        self.probing = self.places.probing
         self.tracks = Tracks(self_info.id, self.subscribes, self.fib, settings.cache)
         hold = settings.hold_s, settings.hold_bytes
         self.data = DataPlane(self.fib, self._sets, self.links, self.tracks, *hold)
@@ -207,7 +211,8 @@ class Relay:
         "Where something may be that `tick` is to deal with, after data came."
         sending = self.weighing, self._paths, self._exchange, self._sets, self.ingress, self.data
         saying = self._subscribes, self.extensions, self.repairs, self.pressure, self.links
-        self._due: tuple[Due, ...] = (*sending, *saying, self.refusals, self.proofs)
+        looking = self.refusals, self.proofs, self.places
+        self._due: tuple[Due, ...] = (*sending, *saying, *looking)
 
     # -- links -------------------------------------------------------------------------------------
 

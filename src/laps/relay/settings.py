@@ -13,10 +13,24 @@ class ExtensionSettings:
 
     metrics_s: float = 2.0
     "Our own metrics are told no more often than this, as nodes are."
+    metrics_bps: int = 500_000
+    "What the metrics of all nodes may take of a link, each way: all nodes set it alike."
     confirm_s: float = 5.0
     "How long a node that is back has to say what it still offers."
     grace_s: float = 5.0
     "How long we stay after GOAWAY: two hops learn of other ways, at 2 s each, and take them."
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeSettings:
+    """How much nodes that are no peers are probed."""
+
+    enabled: bool = False
+    "A shell that can send probes says so. Without it no coordinates are kept either."
+    count: int = 16
+    "So many nodes at a time; 0: none, and coordinates come from peers alone."
+    rate: float = 1.0
+    "Probes a second on average, of 1,200 bytes each, to all of them together."
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +97,7 @@ class RelaySettings:
     "Where the relay is, for policies to go by."
     steadiness: Steadiness = field(default_factory=Steadiness)
     extensions: ExtensionSettings = field(default_factory=ExtensionSettings)
+    probing: ProbeSettings = field(default_factory=ProbeSettings)
     cache: CacheLimits = field(default_factory=CacheLimits)
     limits: PeerLimits = field(default_factory=PeerLimits)
 

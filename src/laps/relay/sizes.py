@@ -73,8 +73,16 @@ KEPT: Final = frozenset(
         "Journal._recent",
         "Nodes.moved",  # until it is told
         "PathWatch._leads",  # as told last
+        "Places._doubts",  # by MOST_PAIRS
+        "Places._named",
+        "Places._proofs",
         "Plan.regions",  # an operator's
         "Plan.vias",
+        "Probing._candidates",  # by count of [probing]; the next likewise
+        "Probing._flying",
+        "Probing._waiting",
+        "Probing.vias",
+        "Probing.wanted",  # by who sets it
         "Sequences._kept",  # for a minute, and by a bound of its own
         "Sequences._queue",
         "SentOn._sent",  # by MOST_SENT_ON

@@ -69,7 +69,7 @@ def random(size: int, seed: int) -> Topology:
 
 
 def _nearest(node: Node, others: list[Node]) -> list[Node]:
-    return sorted(others, key=lambda other: _degrees(node, other))
+    return sorted(others, key=lambda other: degrees(node, other))
 
 
 _DIALS: Final[tuple[Dial, ...]] = ("a", "a", "b", "both")
@@ -96,7 +96,7 @@ def _random_link(a: Node, b: Node, rng: Random, dial: Dial) -> Link:
     return Link(
         a=a.id,
         b=b.id,
-        delay_ms=1 + MS_PER_DEGREE * _degrees(a, b),
+        delay_ms=1 + MS_PER_DEGREE * degrees(a, b),
         jitter_ms=rng.choice((0.0, 0.0, 2.0, 10.0)),
         loss=rng.choice((0.0, 0.0, 0.005, 0.05)),
         bandwidth_mbit=rng.choice((None, None, 10.0, 1000.0)),
@@ -104,7 +104,8 @@ def _random_link(a: Node, b: Node, rng: Random, dial: Dial) -> Link:
     )
 
 
-def _degrees(a: Node, b: Node) -> float:
+def degrees(a: Node, b: Node) -> float:
+    """How far two nodes are apart, on a flat map."""
     return float(((a.latitude - b.latitude) ** 2 + (a.longitude - b.longitude) ** 2) ** 0.5)
 
 
@@ -187,7 +188,7 @@ def _region_links(region: _Region, servers: list[Node], rng: Random) -> list[Lin
 
 
 def _plain(a: Node, b: Node, mode: PeerMode = PeerMode.BOTH) -> Link:
-    return Link(a=a.id, b=b.id, delay_ms=1 + MS_PER_DEGREE * _degrees(a, b), mode=mode)
+    return Link(a=a.id, b=b.id, delay_ms=1 + MS_PER_DEGREE * degrees(a, b), mode=mode)
 
 
 def with_clients(

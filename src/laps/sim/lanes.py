@@ -39,6 +39,8 @@ class Traffic:
     control_messages: Counter[int] = field(default_factory=Counter)
     "By message type."
     control_bytes: int = 0
+    bytes_by_type: Counter[int] = field(default_factory=Counter)
+    "Those of control messages, by message type."
     streams: int = 0
     stream_bytes: int = 0
     datagrams: int = 0

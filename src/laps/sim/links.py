@@ -623,10 +623,11 @@ class LinkEnd:
         traffic = self.lane.traffic
         traffic.control_bytes += len(data)
         traffic.last_control_at = self.cable.clock.now
-        messages = traffic.control_messages
+        messages, sizes = traffic.control_messages, traffic.bytes_by_type
         offset, end = 0, len(data) - _HEADER.size
         while offset <= end:
             _, kind, size = _HEADER.unpack_from(data, offset)
             messages[kind] += 1
+            sizes[kind] += _HEADER.size + size
             traffic.last_control = kind
             offset += _HEADER.size + size

@@ -24,11 +24,12 @@ from laps.sim.lanes import Conditions, message_name
 from laps.sim.links import Cable
 from laps.sim.node import SimNode
 from laps.sim.trace import Trace
+from laps.sim.underlay import Underlay
 from laps.tracks.cache import CacheLimits
 from laps.types import NodeId, format_node_id
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from laps.policy import Policy
     from laps.sim.lanes import Traffic
@@ -39,6 +40,9 @@ START_S: Final = 0.5
 
 # Round trip times are looked at this often.
 MEASURE_S: Final = 1.0
+
+# Nodes measure how they are this often, as net does; what they tell of it is rarer.
+TELL_S: Final = 2.0
 
 # Silence for this long is rest, if nothing is under way: longer than most control messages take.
 QUIET_S: Final = 2.0
@@ -81,11 +85,11 @@ class Network:
         extended: float = 0.0,
         control_bytes: float = inf,
         settings: RelaySettings | None = None,
-        metrics_s: float | None = None,
+        load: Callable[[], float] | None = None,
     ) -> None:
         """`split` and `noise` are those of `Conditions`, the next two those of `Cable`.
 
-        Every `metrics_s` the nodes say how they are doing; None: they do not.
+        With a `load` every node tells the others how it is, by what that returns.
         """
         self.topology = topology
         self.clock = Clock(seed)
@@ -100,6 +104,9 @@ class Network:
         for spec in topology.nodes:
             chosen = _with_reflect(defaults, reflect=spec.reflect)
             self.nodes[spec.id] = SimNode(spec, self.clock, chosen, self.trace, self._changed)
+        self.underlay = Underlay(self.clock, self.nodes, noise)
+        for node in self.nodes.values():
+            node.underlay, node.load = self.underlay, load
         for link in topology.links:
             self._lay(link, split, noise, extended, control_bytes)
         self.publishers = [
@@ -117,8 +124,9 @@ class Network:
         for node in self.nodes.values():
             self.clock.after(START_S * self.clock.rng.random(), node.start)
         self.clock.every(MEASURE_S, self._measure)
-        if metrics_s is not None:
-            self.clock.every(metrics_s, self._tell_metrics)
+        if load is not None:
+            for node in self.nodes.values():
+                self.clock.after(TELL_S * self.clock.rng.random(), self._tell, node)
         self._disturbed("start")
 
     def _lay(
@@ -129,6 +137,7 @@ class Network:
         cable = Cable(self.clock, there, back, extended=extended, control_bytes=control_bytes)
         self.cables.append(cable)
         self.cable_ends.append((link.a, link.b))
+        self.underlay.lay(cable, link.a, link.b)
         for side, name in enumerate("ab"):
             ends[side].cables.append(cable)
             if link.dial in (name, "both"):
@@ -350,9 +359,9 @@ class Network:
         self.disturbances.append(Disturbance(self.now, what, self.now))
         self._changed()
 
-    def _tell_metrics(self) -> None:
-        for node in self.nodes.values():
-            node.tell_metrics()
+    def _tell(self, node: SimNode) -> None:
+        self.clock.after(TELL_S, self._tell, node)
+        node.tell()
 
     def _measure(self) -> None:
         for node in self.nodes.values():

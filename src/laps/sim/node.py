@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from laps.sim.origins import SimOrigins
     from laps.sim.topology import Node
     from laps.sim.trace import Trace
+    from laps.sim.underlay import Underlay
 
 # The time of day when a clock stands at 0: any will do, as long as it is the same.
 EPOCH: Final = 1_700_000_000
@@ -69,12 +70,16 @@ class SimNode:
         self.relay: Relay | None = None
         self.edge: Edge | None = None
         "Its MoQT clients, if it has any."
+        self.said = spec.latitude, spec.longitude
+        "Where it says it is."
+        self.underlay: Underlay | None = None
+        "What its probes go by."
+        self.load: Callable[[], float] | None = None
+        "How much it has to do, by chance or as a test says; None: it tells nobody how it is."
         self.origins: SimOrigins | None = None
         "Who decides about names, from the next start on; None: everybody may do everything."
         self.policy: Policy | None = None
         "What its relay keeps to, from the next start on too."
-        self.load = 0.0
-        "How full it says that it is."
         self.cables: list[Cable] = []
         self.diallers: list[Dialler] = []
         self.publishers: list[Publisher] = []
@@ -121,13 +126,12 @@ class SimNode:
 
     def start(self) -> None:
         """Run a relay that knows nothing yet; its clients come a moment later."""
-        spec = self.spec
         info = NodeInfo(
             id=self.node_id,
             type=RULES[self.role].node_type,
             contact=self.name,
-            longitude=spec.longitude,
-            latitude=spec.latitude,
+            longitude=self.said[1],
+            latitude=self.said[0],
         )
         self.relay = Relay(info, self.role, self._settings, EPOCH)
         self.relay.follow_policy(self.policy, self.now)
@@ -351,10 +355,10 @@ class SimNode:
             self.relay.follow_policy(policy, self.now)
             self.touched()
 
-    def tell_metrics(self) -> None:
-        """Say how it is doing."""
+    def tell(self) -> None:
+        """Say how it is doing, as net does every two seconds."""
         relay = self.relay
-        if relay is None or self.is_frozen or self._is_stopping:
+        if relay is None or self.is_frozen or self._is_stopping or self.load is None:
             return
         near: dict[NodeId, Reachability] = {}
         for link in self.links.values():
@@ -364,17 +368,32 @@ class SimNode:
             known = near.get(peer_id)
             if known is None or link.srtt_us < known.srtt_us:
                 near[peer_id] = Reachability(peer_id, link.srtt_us, link.lane.conditions.loss)
-        said = NodeMetrics(
+        own = NodeMetrics(
             sequence=0,
             source_node_id=self.node_id,
-            load=self.load,
+            load=self.load(),
             capacity_bps=0,
             egress_bps=0,
             region=self.spec.region,
             reachability=tuple(near.values()),
         )
-        relay.extensions.measured(said, self.now)
+        relay.extensions.measured(relay.places.complete(own), self.now)
         self.touched()
+
+    def _probe(self, relay: Relay) -> None:
+        """Send the probes that the relay wants to be sent."""
+        probing = relay.probing
+
+        def answered(number: int) -> None:
+            if self.relay is relay and not self.is_frozen:
+                probing.answered(number, self.now)
+                self.touched()
+
+        while probing.outgoing:
+            train = probing.outgoing.popleft()
+            if self.underlay is not None:
+                probing.sent(train, self.now)
+                self.underlay.send(self, train, answered)
 
     def _call(self, link: LinkEnd, call: Callable[[], None]) -> None:
         """Have the relay take something; a peer that broke the protocol is closed, as net does."""
@@ -416,6 +435,8 @@ class SimNode:
             self.links[link_id].doubt()
         while self.origins is not None and edge.origins.asked:
             self.origins.ask(edge.origins.asked.popleft(), partial(self._answered, edge))
+        if relay.probing.outgoing:
+            self._probe(relay)
         deadline, edge_at = relay.deadline(), edge.deadline()
         if edge_at is not None and (deadline is None or edge_at < deadline):
             deadline = edge_at

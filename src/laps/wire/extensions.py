@@ -31,6 +31,7 @@ from laps.wire.extension_fields import (
     encode_bytes,
     encode_text,
 )
+from laps.wire.metric_fields import decode_metric_fields, encode_metric_fields
 from laps.wire.peering import CODECS, Codec, Message
 from laps.wire.policy import POLICY_CODECS, PolicyRefusal
 
@@ -250,6 +251,7 @@ def _decode_authorization(cursor: Cursor) -> Authorization:
 # | reachability_count(var-int) | reachability [ node_id(8) | srtt_us(8) | loss(8) ]
 # | best_via_count(var-int) | best_vias [ node_id(8) ]
 # | client_address_len(var-int) | client_address(client_address_len)
+# | fields(to the end): see `metric_fields`
 
 _METRICS = struct.Struct(">HQdQQ")
 _REACHABILITY = struct.Struct(">QQd")
@@ -283,6 +285,7 @@ def _encode_node_metrics(message: NodeMetricsAdv) -> bytes:
             encode_varint(len(metrics.best_vias)),
             struct.pack(f">{len(metrics.best_vias)}Q", *metrics.best_vias),
             encode_text(metrics.client_address, "client_address", MAX_ADDRESS_LENGTH),
+            encode_metric_fields(metrics.coordinates, metrics.candidates),
         )
     )
 
@@ -306,6 +309,7 @@ def _decode_node_metrics(cursor: Cursor) -> NodeMetricsAdv:
             _decode_reachability(cursor),
             _decode_best_vias(cursor),
             decode_text(cursor, "client_address", MAX_ADDRESS_LENGTH),
+            *decode_metric_fields(cursor),
         )
     )
 

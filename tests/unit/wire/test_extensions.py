@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from laps.errors import InvalidEncoding, InvalidMessageType, LocalProtocolError
 from laps.types import (
     MAX_ADDRESS_LENGTH,
+    Candidate,
+    Coordinates,
     NamespaceInfo,
     NodeId,
     NodeMetrics,
@@ -47,6 +49,7 @@ from laps.wire.extensions import (
     Urgency,
     check_full_name,
 )
+from laps.wire.metric_fields import MAX_CANDIDATES, MAX_COORDINATE_MS
 from laps.wire.peering import CODECS, Message, MessageType
 from laps.wire.policy import PolicyRefusal, SetTerms
 
@@ -59,6 +62,9 @@ u64 = st.integers(0, 2**64 - 1)
 node_ids = u64.map(NodeId)
 sequences = st.integers(0, 2**16 - 1)
 fractions = st.floats(0, 1)
+shares = st.floats(0, 1, width=32)
+places_ms = st.floats(-MAX_COORDINATE_MS, MAX_COORDINATE_MS, width=32)
+heights_ms = st.floats(0, MAX_COORDINATE_MS, width=32)
 node_metrics = st.builds(
     NodeMetrics,
     sequences,
@@ -71,6 +77,17 @@ node_metrics = st.builds(
     st.lists(st.builds(Reachability, node_ids, u64, fractions), max_size=3).map(tuple),
     st.lists(node_ids, max_size=3).map(tuple),
     st.text(max_size=64),
+    st.none() | st.builds(Coordinates, *[places_ms] * 3, heights_ms, shares),
+    st.lists(
+        st.builds(
+            Candidate,
+            node_ids,
+            st.integers(0, 2**32 - 1),
+            shares,
+            st.integers(0, 2**32 - 1).map(lambda kbps: 1000 * kbps),
+        ),
+        max_size=MAX_CANDIDATES,
+    ).map(tuple),
 )
 namespace_infos = st.builds(
     NamespaceInfo,

@@ -9,6 +9,8 @@ import pytest
 from laps.errors import RemoteProtocolError
 from laps.types import (
     AnnounceInfo,
+    Candidate,
+    Coordinates,
     DataDirection,
     NamespaceInfo,
     NodeId,
@@ -130,7 +132,25 @@ def node_metrics(meaning: Meaning) -> NodeMetrics:
         tuple(reached),
         node_ids(meaning["best_vias"]),
         meaning["client_address"],
+        coordinates(meaning),
+        candidates(meaning),
     )
+
+
+def coordinates(meaning: Meaning) -> Coordinates | None:
+    if (text := meaning.get("coordinates")) is None:
+        return None
+    return Coordinates(*map(float, text.split()))
+
+
+def candidates(meaning: Meaning) -> tuple[Candidate, ...]:
+    found = []
+    for item in meaning.get("candidates", "").split():
+        node_id, _, measured = item.partition("@")
+        rtt_us, loss, bandwidth_bps = measured.split("/")
+        figures = number(rtt_us), float(loss), number(bandwidth_bps)
+        found.append(Candidate(parse_node_id(node_id), *figures))
+    return tuple(found)
 
 
 def namespace_info(meaning: Meaning) -> NamespaceInfo:
