@@ -19,6 +19,7 @@ from laps.relay.claims import Claims
 from laps.relay.control_streams import ControlStreams
 from laps.relay.corrections import Corrections
 from laps.relay.data import DataPlane
+from laps.relay.demand import Demand
 from laps.relay.exchange import Exchange
 from laps.relay.extensions import Extensions
 from laps.relay.ingress import IngressSets
@@ -27,6 +28,7 @@ from laps.relay.journal import Journal, PathWatch
 from laps.relay.leaving import Leaving
 from laps.relay.locating import Places
 from laps.relay.nearest_edge import NearestEdge
+from laps.relay.on_demand import OnDemand
 from laps.relay.passing import DROPPED
 from laps.relay.paths import Paths
 from laps.relay.peers import Links, PeerLink
@@ -150,8 +152,8 @@ class Relay:
         self._admission = Admission(
             self_info.id, self.rules, self.links, self.nodes, self.journal, self.counters
         )
-        policy = self.weighing.policy
-        self.proofs = PeerProofs(self.id, role, self.links, policy, self.journal, self.counters)
+        counted = self.weighing.policy, self.journal, self.counters
+        self.proofs = PeerProofs(self.id, role, self.links, *counted)
         self._introduction = Introduction(
             self.id, role, self.links, self.nodes, self.extensions, self._exchange, self._subscribes
         )
@@ -177,6 +179,9 @@ class Relay:
             self._exchange,
             settings.steadiness,
         )
+        sessions = OnDemand(self.weighing, self.ingress, self._paths, self.journal, settings.demand)
+        self.demand = Demand(self.id, role, self.weighing, self.places, sessions, settings.demand)
+        self.router.namers.append(self.demand)
         deciding = self.weighing, self.fib, self.reach, self.tracks
         self.refusals = Refusals(self.id, *deciding, self.journal)
         carried = self.subscribes, self.tracks, self.fib, self.ingress, self.data, self.repairs
@@ -184,18 +189,9 @@ class Relay:
         self._leaving = Leaving(
             self.extensions, self._exchange, self._subscribes, self.links, self._timers
         )
-        self._arrivals = Arrivals(
-            self_info,
-            self.rules,
-            self._admission,
-            self.proofs,
-            self._introduction,
-            self._paths,
-            self.links,
-            self._stubs,
-            self.events,
-            self.journal,
-        )
+        meeting = self._admission, self.proofs, self._introduction, self._paths, self.links
+        told = self._stubs, self.events, self.journal
+        self._arrivals = Arrivals(self_info, self.rules, *meeting, *told)
         self.pressure = Pressure(self.links, self.fib, self.data, self.tracks, self._stubs)
         exchanges = self.proofs, self.links, self.extensions, self._subscribes
         self.claims = Claims(self.id, *exchanges, self.journal, self.counters)
@@ -206,12 +202,11 @@ class Relay:
             self.rules, self.counters, settings.limits, self.claims, *known, *flowing, *watching
         )
         fib, broken = self.fib, self.tracks.shared.broken
-        moved = fib.abandoned, fib.unsettled, fib.reached, broken, self.data.holding
-        self._moved_by_data = moved
+        self._moved_by_data = fib.abandoned, fib.unsettled, fib.reached, broken, self.data.holding
         "Where something may be that `tick` is to deal with, after data came."
         sending = self.weighing, self._paths, self._exchange, self._sets, self.ingress, self.data
         saying = self._subscribes, self.extensions, self.repairs, self.pressure, self.links
-        looking = self.refusals, self.proofs, self.places
+        looking = self.refusals, self.proofs, self.places, self.demand
         self._due: tuple[Due, ...] = (*sending, *saying, *looking)
 
     # -- links -------------------------------------------------------------------------------------

@@ -34,6 +34,18 @@ class ProbeSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DemandSettings:
+    """How many peers nobody configured there may be."""
+
+    sessions: int = 0
+    "A shell that can dial says how many. Without it Vias still spare copies."
+    least: int = 1
+    "Peers are dialled that help so many subscribers' relays, each counted for each track."
+    idle_s: float = 30.0
+    "A session that is not needed any more is closed after so long without data."
+
+
+@dataclass(frozen=True, slots=True)
 class PeerLimits:
     """How much one link may make us hold. More than any network has, and less than memory."""
 
@@ -96,6 +108,7 @@ class RelaySettings:
     region: str = ""
     "Where the relay is, for policies to go by."
     steadiness: Steadiness = field(default_factory=Steadiness)
+    demand: DemandSettings = field(default_factory=DemandSettings)
     extensions: ExtensionSettings = field(default_factory=ExtensionSettings)
     probing: ProbeSettings = field(default_factory=ProbeSettings)
     cache: CacheLimits = field(default_factory=CacheLimits)

@@ -46,7 +46,9 @@ class Weighing:
         self.router = Router(self_id, nodes, links, avoided, *known)
         self.fib = Fib(self.router)
         self.sets = Sets(self.fib, links)
-        self._nodes = nodes
+        self.nodes = nodes
+        self.links = links
+        self.avoided = avoided
         self._steered_at: float | None = None
         "When what takes a way of its own is looked at, as other links are there."
 
@@ -70,7 +72,7 @@ class Weighing:
             self._reconsider(now)
         concerned: set[NodeId] = set()
         if changed := self.conditions.tick(now):
-            concerned = {it for it in self._nodes if self._passes_any(it, changed)}
+            concerned = {it for it in self.nodes if self._passes_any(it, changed)}
             concerned |= self.router.steered
         if self._steered_at is not None and self._steered_at <= now:
             self._steered_at = None
@@ -116,7 +118,7 @@ class Weighing:
     def _passes_any(self, node_id: NodeId, relays: set[NodeId]) -> bool:
         return any(
             path.peer_id in relays or any(map(path.info.has_passed, relays))
-            for path in self._nodes.paths(node_id)
+            for path in self.nodes.paths(node_id)
         )
 
     def _reconsider(self, now: float) -> None:

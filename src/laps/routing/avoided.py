@@ -3,6 +3,7 @@
     leaving     the peer has said that it is about to leave. It is still reached directly: every
                 other way to it ends at the same node
     suspect     nothing is heard of the peer, so that whatever is sent there may be lost
+    resting     it was dialled on demand, and is let go as soon as nothing goes that way any more
 
 A path by such a session counts only where no other path is as good for data: it then is the only
 hope, and nothing is lost by trying.
@@ -27,9 +28,10 @@ class Avoided:
     def __init__(self) -> None:
         self.leaving: set[SessionId] = set()
         self.suspect: set[SessionId] = set()
+        self.resting: set[SessionId] = set()
 
     def __len__(self) -> int:
-        return len(self.leaving | self.suspect)
+        return len(self.leaving | self.suspect | self.resting)
 
     def leave(self, sessions: Iterable[SessionId]) -> None:
         """The peer at the other end has said that it leaves."""
@@ -39,11 +41,12 @@ class Avoided:
         """A session has ended."""
         self.leaving.discard(session)
         self.suspect.discard(session)
+        self.resting.discard(session)
 
     def select(self, candidates: Collection[PathCandidate]) -> Choice | None:
         """The best path among those that are not avoided, or of all where none does as well."""
         best = select(candidates)
-        if not (self.suspect or self.leaving):
+        if not (self.suspect or self.leaving or self.resting):
             return best
         if best is None or not self.avoids(best.path):
             return best
@@ -64,7 +67,9 @@ class Avoided:
         return path.session in self.suspect
 
     def leads_away(self, path: PathCandidate) -> bool:
-        """Whether a path goes beyond a peer that is about to leave."""
+        """Whether a path goes beyond a peer that is about to leave, or by a link that is let go."""
+        if path.session in self.resting:
+            return True
         return path.session in self.leaving and bool(path.info.path)
 
     def _others(self, candidates: Collection[PathCandidate]) -> Iterator[str]:
@@ -72,4 +77,4 @@ class Avoided:
         if silent := sum(map(self.is_suspect, candidates)):
             yield f"{silent} by a link that is silent"
         if leaving := sum(map(self.leads_away, candidates)):
-            yield f"{leaving} by a peer that leaves"
+            yield f"{leaving} by a peer that leaves, or is let go"

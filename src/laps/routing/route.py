@@ -65,6 +65,10 @@ class NamedWay(NamedTuple):
 class Namer(Protocol):
     """Somebody who names ways for flows, such as a plan."""
 
+    @property
+    def is_naming(self) -> bool:
+        """Whether it names any way."""
+
     def way(self, flow: Flow, node_id: NodeId) -> NamedWay | None:
         """The way that a flow is to take to a node; None where nothing is said."""
 
@@ -127,7 +131,9 @@ class Router:
     @property
     def has_names(self) -> bool:
         """Whether flows may go by other ways than the best, so that each way counts."""
-        return self._policy.policy is not None or bool(self.plan.vias or self.plan.ways)
+        planned = self.plan.vias or self.plan.ways
+        naming = any(namer.is_naming for namer in self.namers)
+        return self._policy.policy is not None or bool(planned) or naming
 
     def terms(self, flow: Flow) -> Terms:
         """What holds for a flow that is no peer's."""

@@ -127,6 +127,8 @@ class Cable:
         self._is_extended = bool(extended) and clock.rng.random() < extended
         self.lanes = (Lane(clock, there), Lane(clock, back))
         self.is_cut = False
+        self.sides: tuple[NodeId, ...] = ()
+        "The nodes that it joins, by their ids in the topology."
         self.ends: list[LinkEnd] = []
         "Of the connections that are not yet forgotten on both sides."
         self._cuts = 0

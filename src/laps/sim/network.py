@@ -11,18 +11,21 @@ The same topology and seed give the same run, event by event.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Final
 
 from laps.errors import LapsError
 from laps.relay.settings import RelaySettings
+from laps.sim.calling import Calling
 from laps.sim.clients import Publisher, Subscriber
 from laps.sim.clock import Clock
 from laps.sim.dialling import Dialler
 from laps.sim.lanes import Conditions, message_name
 from laps.sim.links import Cable
 from laps.sim.node import SimNode
+from laps.sim.topology import Link
 from laps.sim.trace import Trace
 from laps.sim.underlay import Underlay
 from laps.tracks.cache import CacheLimits
@@ -33,7 +36,10 @@ if TYPE_CHECKING:
 
     from laps.policy import Policy
     from laps.sim.lanes import Traffic
-    from laps.sim.topology import Link, Topology
+    from laps.sim.topology import Topology
+
+    _Wire = tuple[float, float, float, float]
+    "Of every cable: split, noise, extended, control_bytes."
 
 # Nodes start within this time of each other.
 START_S: Final = 0.5
@@ -107,8 +113,12 @@ class Network:
         self.underlay = Underlay(self.clock, self.nodes, noise)
         for node in self.nodes.values():
             node.underlay, node.load = self.underlay, load
+        wire = split, noise, extended, control_bytes
         for link in topology.links:
-            self._lay(link, split, noise, extended, control_bytes)
+            self._lay(link, *wire)
+        if defaults.demand.sessions:
+            for node in self.nodes.values():
+                node.calling = Calling(node, self._node_at, partial(self._cable, wire))
         self.publishers = [
             Publisher(number, spec, self.nodes[spec.node])
             for number, spec in enumerate(topology.publishers)
@@ -132,16 +142,36 @@ class Network:
     def _lay(
         self, link: Link, split: float, noise: float, extended: float, control_bytes: float
     ) -> None:
+        cable = self._join(link, split, noise, extended, control_bytes)
         ends = self.nodes[link.a], self.nodes[link.b]
-        there, back = (_conditions(link, split, noise) for _ in ends)
+        for side, name in enumerate("ab"):
+            if link.dial in (name, "both"):
+                ends[side].diallers.append(Dialler(cable, side, ends, link.mode))
+
+    def _join(
+        self, link: Link, split: float, noise: float, extended: float, control_bytes: float
+    ) -> Cable:
+        there, back = (_conditions(link, split, noise) for _ in "ab")
         cable = Cable(self.clock, there, back, extended=extended, control_bytes=control_bytes)
+        cable.sides = link.a, link.b
         self.cables.append(cable)
         self.cable_ends.append((link.a, link.b))
         self.underlay.lay(cable, link.a, link.b)
-        for side, name in enumerate("ab"):
-            ends[side].cables.append(cable)
-            if link.dial in (name, "both"):
-                ends[side].diallers.append(Dialler(cable, side, ends, link.mode))
+        for node_id in cable.sides:
+            self.nodes[node_id].cables.append(cable)
+        return cable
+
+    def _cable(self, wire: _Wire, a: NodeId, b: NodeId) -> Cable | None:
+        """What joins two nodes, laid now if nothing does; None where no packet gets there."""
+        if known := self.between(a, b):
+            return known[0]
+        delay_s = self.underlay.delay_s(a, b)
+        if delay_s is None:
+            return None
+        return self._join(Link(a=a, b=b, delay_ms=1000 * delay_s), *wire)
+
+    def _node_at(self, contact: str) -> SimNode | None:
+        return next((it for it in self.nodes.values() if it.name == contact), None)
 
     # -- what goes wrong -------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from laps.auth.origin_api import CallFailed
     from laps.policy import Policy
     from laps.relay.settings import RelaySettings
+    from laps.sim.calling import Calling
     from laps.sim.clock import Clock
     from laps.sim.dialling import Dialler
     from laps.sim.links import Cable, LinkEnd
@@ -72,6 +73,8 @@ class SimNode:
         "Its MoQT clients, if it has any."
         self.said = spec.latitude, spec.longitude
         "Where it says it is."
+        self.calling: Calling | None = None
+        "What dials for it peers that nobody configured; None: nobody."
         self.underlay: Underlay | None = None
         "What its probes go by."
         self.load: Callable[[], float] | None = None
@@ -437,6 +440,8 @@ class SimNode:
             self.origins.ask(edge.origins.asked.popleft(), partial(self._answered, edge))
         if relay.probing.outgoing:
             self._probe(relay)
+        if self.calling is not None and relay.demand.sessions.calls:
+            self.calling.perform(relay)
         deadline, edge_at = relay.deadline(), edge.deadline()
         if edge_at is not None and (deadline is None or edge_at < deadline):
             deadline = edge_at

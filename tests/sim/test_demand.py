@@ -1,0 +1,195 @@
+"""Peers on demand: dialled when they help, used, and let go, with nothing lost at either change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from laps.policy import policy_from_mapping
+from laps.relay.on_demand import State
+from laps.relay.settings import DemandSettings, ProbeSettings, RelaySettings
+from laps.sim.invariants import check_always
+from laps.sim.network import CACHE, Network
+from laps.sim.topology import Link, Node, Publisher, Subscriber, Topology
+from laps.types import format_node_id, parse_node_id
+from support.policies import missing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from laps.sim.node import SimNode
+
+SETTINGS = RelaySettings(
+    cache=CACHE,
+    demand=DemandSettings(sessions=4, idle_s=5.0),
+    probing=ProbeSettings(enabled=True),
+)
+POLICY = policy_from_mapping({}, "a test")
+
+
+def node(text: str, region: str, place: tuple[float, float], kind: str = "edge") -> Node:
+    fields = {"id": text, "type": kind, "region": region, "reflect": kind == "via"}
+    where = {"latitude": place[0], "longitude": place[1]}
+    return Node(**{**fields, **where, "id": parse_node_id(text)})  # type: ignore[arg-type]
+
+
+def link(a: str, b: str, delay_ms: float) -> Link:
+    return Link(a=parse_node_id(a), b=parse_node_id(b), delay_ms=delay_ms)
+
+
+def network(nodes: list[Node], links: list[Link], targets: Iterable[str]) -> Network:
+    topology = Topology(
+        nodes=tuple(nodes),
+        links=tuple(links),
+        publishers=(Publisher(node=parse_node_id("1:1"), namespace=["sim"], name="track"),),
+        subscribers=tuple(
+            Subscriber(node=parse_node_id(it), namespace=["sim"], name="track") for it in targets
+        ),
+    )
+    return Network(topology, 1, extended=1.0, settings=SETTINGS, load=lambda: 0.1)
+
+
+def sessions(net: Network, text: str) -> dict[str, State]:
+    relay = net.nodes[parse_node_id(text)].relay
+    assert relay is not None
+    return {it.need.contact: it.state for it in relay.demand.sessions}
+
+
+def peers(net: Network, text: str) -> set[str]:
+    relay = net.nodes[parse_node_id(text)].relay
+    assert relay is not None
+    return {format_node_id(node_id) for node_id in relay.peers}
+
+
+def copies_into(net: Network, since: float, region: str) -> float:
+    """How many copies of each object went into a region, on average."""
+    where = {it.node_id: it.spec.region for it in net.nodes.values()}
+    trails = [it for it in net.trace.trails.values() if it.began > since]
+    hops = sum(where[a] != region == where[b] for it in trails for a, b in it.hops)
+    return hops / len(trails)
+
+
+def far_region() -> tuple[list[Node], list[Link]]:
+    """An o-relay with four s-relays far away, each of them its peer, and a Via near those."""
+    nodes = [node("1:1", "west", (0, -50))]
+    nodes += [node(f"2:{number}", "east", (number, 50)) for number in range(1, 5)]
+    nodes.append(node("2:9", "east", (2, 50), "via"))
+    links = [link("1:1", f"2:{number}", 56) for number in range(1, 5)]
+    links += [link("2:9", f"2:{number}", 2) for number in range(1, 5)]
+    return nodes, links
+
+
+def check_all_came(net: Network, since: float, until: float) -> None:
+    for publisher in net.publishers:
+        for subscriber in net.subscribers:
+            if subscriber.is_subscribed:
+                made, lost = missing(publisher, subscriber, since, until)
+                assert made
+                assert not lost, subscriber.number
+    assert not check_always(net)
+
+
+def test_a_via_is_dialled_where_too_many_copies_go_into_a_region_and_let_go_again() -> None:
+    net = network(*far_region(), ["2:1", "2:2", "2:3", "2:4"])
+    net.run(3.0)
+    began = net.now
+    net.run(12.0)
+    assert "2:9" in peers(net, "1:1")
+    assert sessions(net, "1:1") == {"2:9": State.UP}
+    since = net.now
+    net.run(5.0)
+    assert copies_into(net, since, "east") == 1.0
+    relay = net.nodes[parse_node_id("1:1")].relay
+    assert relay is not None
+    reasons = {route.reason for flow in relay.fib for route in flow.routes.values()}
+    assert all("4 copies into east where 2 may go" in reason for reason in reasons), reasons
+    # Two subscribers are left: hub and spoke again, and the Via is let go.
+    for subscriber in net.subscribers[2:]:
+        subscriber.unsubscribe_now()
+    net.run(40.0)
+    assert "2:9" not in peers(net, "1:1")
+    since = net.now
+    net.run(5.0)
+    assert copies_into(net, since, "east") == 2.0
+    check_all_came(net, began + 2.0, net.now - 2.0)
+
+
+def test_an_s_relay_behind_a_long_way_is_dialled_and_let_go_again() -> None:
+    nodes = [
+        node("1:1", "west", (0, -20)),
+        node("1:2", "east", (0, 20)),
+        node("1:3", "south", (-60, 0)),
+    ]
+    net = network(nodes, [link("1:1", "1:3", 60), link("1:3", "1:2", 60)], ["1:2"])
+    net.run(3.0)
+    began = net.now
+    net.run(40.0)
+    assert sessions(net, "1:1") == {}, "without a class everything is acceptable"
+    net.follow_policy(POLICY)
+    net.run(5.0)
+    assert sessions(net, "1:1") == {"1:2": State.UP}
+    net.run(3.0)
+    assert net.trace.trails[max(net.trace.trails, key=lambda it: it.group)].hops == [
+        (parse_node_id("1:1"), parse_node_id("1:2"))
+    ]
+    net.run(60.0)
+    assert sessions(net, "1:1") == {"1:2": State.UP}, "it goes on being needed"
+    net.follow_policy(None)
+    net.run(30.0)
+    assert "1:2" not in peers(net, "1:1")
+    check_all_came(net, began, net.now - 2.0)
+
+
+def test_hub_and_spoke_where_a_via_could_not_be_in_time_or_is_forbidden() -> None:
+    nodes, links = far_region()
+    net = network(nodes, links, ["2:1", "2:2", "2:3", "2:4"])
+    net.follow_policy(policy_from_mapping({"vias": {"nodes": ["west"]}}, "a test"))
+    net.run(25.0)
+    assert sessions(net, "1:1") == {}
+    # A Via that is far from everybody makes each way twice as long: more than silver bears.
+    away = [
+        msgspec.structs.replace(it, longitude=150.0) if it.type == "via" else it for it in nodes
+    ]
+    slow = [
+        msgspec.structs.replace(it, delay_ms=60) if it.a == parse_node_id("2:9") else it
+        for it in links
+    ]
+    net = network(away, slow, ["2:1", "2:2", "2:3", "2:4"])
+    net.follow_policy(POLICY)
+    net.run(25.0)
+    assert sessions(net, "1:1") == {}
+    since = net.now
+    net.run(5.0)
+    assert copies_into(net, since, "east") == 4.0
+
+
+def test_a_via_that_dies_is_left_and_dialled_again_later() -> None:
+    net = network(*far_region(), ["2:1", "2:2", "2:3", "2:4"])
+    net.run(3.0)
+    began = net.now
+    net.run(12.0)
+    via: SimNode = net.nodes[parse_node_id("2:9")]
+    for _ in range(3):
+        net.crash(via.node_id)
+        net.run(8.0)
+        assert sessions(net, "1:1") == {"2:9": State.WAITING}
+        net.restart(via.node_id)
+        net.run(130.0)
+        assert sessions(net, "1:1") == {"2:9": State.UP}
+    check_all_came(net, began + 2.0, net.now - 2.0)
+
+
+def test_no_more_sessions_than_are_allowed_and_the_most_useful_first() -> None:
+    nodes = [node("1:1", "west", (0, -20)), node("1:3", "south", (-60, 0))]
+    links = [link("1:1", "1:3", 60)]
+    targets = []
+    for number in range(10, 20):
+        nodes.append(node(f"2:{number}", f"east{number}", (0, 20)))
+        links.append(link("1:3", f"2:{number}", 60))
+        targets.append(f"2:{number}")
+    net = network(nodes, links, targets)
+    net.follow_policy(POLICY)
+    net.run(60.0)
+    assert len(sessions(net, "1:1")) == SETTINGS.demand.sessions
+    assert len(peers(net, "1:1")) == 1 + SETTINGS.demand.sessions
