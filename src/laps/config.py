@@ -260,6 +260,7 @@ _CacheBytes = Annotated[
     int, Meta(ge=0, le=1 << 40, description="a whole number of bytes, 0 to keep nothing")
 ]
 _Candidates = Annotated[int, Meta(ge=0, le=1000, description="a whole number from 0 to 1000")]
+_Sessions = Annotated[int, Meta(ge=0, le=1000, description="a whole number from 0 to 1000")]
 # A hundred a second are a megabit, which is no probing any more.
 _ProbeRate = Annotated[float, Meta(ge=0.01, le=100, description="a number from 0.01 to 100")]
 # Ten times a second is a load; who hears nothing for more than a minute takes a relay for dead.
@@ -571,6 +572,17 @@ class ProbingConfig(msgspec.Struct, frozen=True, kw_only=True):
     rate: _ProbeRate = 1.0
 
 
+class DemandConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """[demand]: peers that nobody configured, dialled while they help."""
+
+    # Each costs both sides some 100 KB. 0: none; Vias that are peers spare copies all the same.
+    sessions: _Sessions = 8
+    # A subscriber's relay counts once for each track: more, and only what many want is dialled for.
+    least: _Count = 1
+    # What is not needed may be needed again in a moment, and a session takes round trips to make.
+    idle_s: _Seconds = 30.0
+
+
 class TlsConfig(msgspec.Struct, frozen=True, kw_only=True):
     """[tls]: the certificate this relay shows. Paths count from where the relay is started."""
 
@@ -726,6 +738,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     peering: PeeringConfig = PeeringConfig()
     relay: RelayConfig = RelayConfig()
     probing: ProbingConfig = ProbingConfig()
+    demand: DemandConfig = DemandConfig()
     tls: TlsConfig = TlsConfig()
     quic: QuicConfig = QuicConfig()
     egress: EgressConfig = EgressConfig()

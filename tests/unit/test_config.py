@@ -79,6 +79,10 @@ fingerprints."192.0.2.3:33434" = "ABABABABABABABABABABABABABABABABABABABABABABAB
         srtt_change_ms = 5
         srtt_hold_s = 9
         reflect = true
+        [demand]
+        sessions = 3
+        least = 2
+        idle_s = 12
         [probing]
         enabled = false
         count = 4
@@ -173,6 +177,10 @@ fingerprints."192.0.2.3:33434" = "ABABABABABABABABABABABABABABABABABABABABABABAB
         interval_s = 5
         history_s = 60
         history_bytes = 65536
+        [policy]
+        file = "policy.toml"
+        key = "ed25519:BBBB"
+        kept = "policy.kept"
         [plan]
         key = "ed25519:AAAA"
         file = "relay.router.plan"

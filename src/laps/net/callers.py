@@ -35,6 +35,7 @@ class Callers:
         self._connect = connect
         self._changed = changed
         self._calls: dict[str, asyncio.Task[None]] = {}
+        self._is_closing = False
 
     def perform(self) -> None:
         """Do what the relay asks for."""
@@ -46,7 +47,8 @@ class Callers:
                 self._hang_up(call)
 
     async def close(self) -> None:
-        """Dial no more."""
+        """Dial no more; links that are there take leave as all others do."""
+        self._is_closing = True
         calls = list(self._calls.values())
         for call in calls:
             call.cancel()
@@ -67,7 +69,7 @@ class Callers:
             log.info("%s is not reached, though it would help: %s", call.contact, error)
             reason = str(error)
         except asyncio.CancelledError:
-            if link is not None:
+            if link is not None and not self._is_closing:
                 link.close(CloseCode.GRACEFUL, NOT_NEEDED)
             raise
         self._calls.pop(call.contact, None)

@@ -48,10 +48,19 @@ class Diallers:
             endpoint.impair(config.impairment.peers)
 
     async def connect(
-        self, peer: Address, number: int, alpn: Sequence[str], accept: Accept
+        self,
+        peer: Address,
+        number: int,
+        alpn: Sequence[str],
+        accept: Accept,
+        *,
+        is_named: bool = False,
     ) -> Connection:
-        """Dial a peer, one of the connections to it, by any family that it has an address of."""
-        trust = trust_of(peer, self._config)
+        """Dial a peer, one of the connections to it, by any family that it has an address of.
+
+        `is_named`: it is known which node has to be there.
+        """
+        trust = trust_of(peer, self._config, is_named=is_named)
         families = await _families(peer)
         for family in families:
             try:
@@ -91,7 +100,7 @@ async def _families(peer: Address) -> list[socket.AddressFamily]:
     return list(dict.fromkeys(info[0] for info in infos if info[0] in ANYWHERE))
 
 
-def trust_of(peer: Address, config: Config) -> tls.Trust:
+def trust_of(peer: Address, config: Config, *, is_named: bool = False) -> tls.Trust:
     """The certificate that is named for a peer, or what the authorities signed.
 
     Where nothing is said: anyone on this machine, and elsewhere whom the system trusts. Where the
@@ -100,7 +109,8 @@ def trust_of(peer: Address, config: Config) -> tls.Trust:
     """
     peering = config.peering
     fingerprint = dict(peering.fingerprints).get(peer)
-    proves = config.requires_peer_auth and peer in dict(peering.nodes) and not peering.trusted
+    is_named |= peer in dict(peering.nodes)
+    proves = config.requires_peer_auth and is_named and not peering.trusted
     anyone = (peer.is_loopback or proves) and peering.authorities is None
     return tls.Trust(fingerprint, anyone, peering.authorities)
 

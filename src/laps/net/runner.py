@@ -32,6 +32,7 @@ from laps.errors import CloseCode, ConnectNotReceived, ConnectResponseNotReceive
 from laps.infobase.nodes import SessionId
 from laps.net import tls
 from laps.net.authorizing import Authorizing
+from laps.net.callers import Callers
 from laps.net.clients import Clients, alpns
 from laps.net.closes import Closes
 from laps.net.diallers import Diallers, address_towards
@@ -55,6 +56,7 @@ from laps.relay.peers import PeerArrived
 from laps.relay.relay import Relay
 from laps.relay.roles import RULES, Role
 from laps.relay.settings import (
+    DemandSettings,
     ExtensionSettings,
     PeerLimits,
     ProbeSettings,
@@ -165,6 +167,7 @@ class Runner:
                 steadiness=_steadiness(config),
                 extensions=ExtensionSettings(grace_s=config.relay.drain_s),
                 probing=_probe_settings(config),
+                demand=_demand_settings(config),
                 cache=CacheLimits(config.cache.bytes, config.cache.track_bytes, config.cache.age_s),
                 limits=_peer_limits(config),
             ),
@@ -197,6 +200,7 @@ class Runner:
         self._measuring = self._loop.call_later(FIRST_MEASURE_S, self._measure)
         self._diallers = Diallers(config)
         self.prober = Prober(self.relay.probing, self._diallers, self._arm)
+        self._callers = Callers(self.relay.demand.sessions, self._call, self._arm)
         self._reporter: Reporter | None = None
         if self.relay.rules.carries_data:
             senses = Senses(self.relay, self._links, self.endpoints, self.clients)
@@ -235,6 +239,7 @@ class Runner:
         tasks = [*self._kept.values(), *([self._renewal] if self._renewal else [])]
         for task in tasks:
             task.cancel()
+        await self._callers.close()
         unsaying = [self._announcer.close()] if self._announcer else []
         await asyncio.gather(*tasks, *unsaying, return_exceptions=True)
         self._note("stopping")
@@ -346,6 +351,7 @@ class Runner:
         self._diallers.configure(config)
         self._watch.configure(config.peering.dead_after_s)
         self.relay.places.configure(_probe_settings(config), time.monotonic())
+        self.relay.demand.configure(_demand_settings(config), time.monotonic())
         self.authorizing.configure(config, self.edge.reviews)
         self._origins.configure(self.authorizing.authority.origins)
         self._note("reloaded")
@@ -518,11 +524,15 @@ class Runner:
             elif isinstance(event, PeerLeaving):
                 node = format_node_id(event.node_id)
                 log.info("peer %s leaves; it names %s instead", node, event.contact or "nobody")
-                self.relay.journal.note(time.monotonic(), "peer_leaving", node, event.contact)
+                now = time.monotonic()
+                self.relay.journal.note(now, "peer_leaving", node, event.contact)
+                self.relay.demand.peer_leaves(event.node_id, event.contact, now)
             else:
                 self.edge.observe(event, time.monotonic())
                 self.edge.perform(time.monotonic())
         self.prober.perform()
+        if self.relay.demand.sessions.calls:
+            self._callers.perform()
         due = (self.relay.deadline(), self.edge.deadline(), 0.0 if self.relay.events else None)
         deadline = min((at for at in due if at is not None), default=None)
         if self._alarm is not None:
@@ -682,15 +692,23 @@ class Runner:
         one_way = self.config.peering.direction == "out"
         return DataDirection.UNIDIRECTIONAL if one_way else DataDirection.BIDIRECTIONAL
 
-    async def _dial(self, peer: Address, number: int) -> QuicLink:
+    async def _call(self, peer: Address, expected: NodeId | None, mode: PeerMode) -> QuicLink:
+        """Dial a peer that helps, once."""
+        opened = time.monotonic()
+        link = await self._dial(peer, 0, expected)
+        self.relay.link_opened(link, opened, mode, self._direction())
+        return link
+
+    async def _dial(self, peer: Address, number: int, expected: NodeId | None = None) -> QuicLink:
         made: list[QuicLink] = []
-        expected = dict(self.config.peering.nodes).get(peer)
+        is_named = expected is not None
+        expected = dict(self.config.peering.nodes).get(peer, expected)
 
         def accept(connection: Connection) -> QuicLink:
             made.append(self._accept(connection, dialled=True, expected=expected))
             return made[-1]
 
-        await self._diallers.connect(peer, number, PEERING_ALPNS, accept)
+        await self._diallers.connect(peer, number, PEERING_ALPNS, accept, is_named=is_named)
         return made[-1]
 
     # -- looking in --------------------------------------------------------------------------------
@@ -758,6 +776,11 @@ def _probe_settings(config: Config) -> ProbeSettings:
     probing, role = config.probing, Role(config.node.type)
     enabled = probing.enabled and role is not Role.STUB and RULES[role].carries_data
     return ProbeSettings(enabled, probing.count, probing.rate)
+
+
+def _demand_settings(config: Config) -> DemandSettings:
+    demand = config.demand
+    return DemandSettings(demand.sessions, demand.least, demand.idle_s)
 
 
 def _steadiness(config: Config) -> Steadiness:

@@ -193,6 +193,7 @@ class Demand:
 
     def _act(self, found: _Round, now: float) -> None:
         before, self._last = self._last, found
+        found.known_vias.clear()
         self.counters.spared_copies = found.spared
         self.counters.aggregated_flows = len(found.vias)
         pairs = found.named.items() ^ before.named.items()
