@@ -26,6 +26,7 @@ WITHOUT_DEFAULT = {
     "auth": {"keys", "revoked"},
     "admin": {"listen", "token_file", "read_token_file"},
     "plan": {"file"},
+    "policy": {"file", "kept"},
     "clients": {"advertise", "redirect"},
     "peering": {"authorities", "key", "keys", "require_auth"},
     "tls": {"certificate", "key", "self_signed"},

@@ -294,7 +294,7 @@ class Exchange:
     def _scope_changed(self) -> None:
         """Policy is another: peers are told of what they may hear of now."""
         peers = self._control_peers()
-        if not self._is_stub and self._scope.changed(peers):
+        if self._scope.changed(peers) and not self._is_stub:
             for peer in peers:
                 for source in (self._self_info.id, *peer.told):
                     self._tell_subscribes(peer, source)

@@ -181,7 +181,7 @@ class Relay:
         )
         sessions = OnDemand(self.weighing, self.ingress, self._paths, self.journal, settings.demand)
         self.demand = Demand(self.id, role, self.weighing, self.places, sessions, settings.demand)
-        self.router.namers.append(self.demand)
+        self.router.namers = (self.demand,)
         deciding = self.weighing, self.fib, self.reach, self.tracks
         self.refusals = Refusals(self.id, *deciding, self.journal)
         carried = self.subscribes, self.tracks, self.fib, self.ingress, self.data, self.repairs

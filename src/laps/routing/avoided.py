@@ -76,5 +76,8 @@ class Avoided:
         """In an operator's words."""
         if silent := sum(map(self.is_suspect, candidates)):
             yield f"{silent} by a link that is silent"
-        if leaving := sum(map(self.leads_away, candidates)):
-            yield f"{leaving} by a peer that leaves, or is let go"
+        resting = sum(path.session in self.resting for path in candidates)
+        if leaving := sum(map(self.leads_away, candidates)) - resting:
+            yield f"{leaving} by a peer that leaves"
+        if resting:
+            yield f"{resting} by a session that is no longer needed"

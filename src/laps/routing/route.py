@@ -102,7 +102,7 @@ class Router:
         "Laid over selection for the tracks of our own publishers."
         self.steered: set[NodeId] = set()
         "Nodes that some flow reaches by another way than selection's, or by none."
-        self.namers: list[Namer] = []
+        self.namers: tuple[Namer, ...] = ()
         "Who else names ways, the first of them before the others."
         self._self_id = self_id
         self._nodes = nodes
