@@ -10,10 +10,11 @@ from starlette.routing import Route
 
 from laps.admin import changes
 from laps.admin.answers import in_slices, json_answer, list_answer, number
-from laps.admin.rows import clients, flows, network, relay, tracks
+from laps.admin.rows import clients, decisions, flows, network, relay, tracks
 from laps.admin.rows.relay import Traffic, Wall
 from laps.admin.rows.texts import node_text
 from laps.admin.schema.clients import Clients, Closes, OneClient, Origins
+from laps.admin.schema.decisions import Demand, PolicyLines, Probes
 from laps.admin.schema.network import Announces, Nodes, OneNode, Peers, Subscribes
 from laps.admin.schema.relay import Alive, Counters, Events, Node, Ready
 from laps.admin.schema.tracks import Cache, Fib, NodeSets, OneTrack, Tracks
@@ -135,6 +136,25 @@ async def _cache(request: Request) -> Response:
     return list_answer(request, tracks.cache(here, Wall()), tracks.cached_tracks(here))
 
 
+# -- decisions -------------------------------------------------------------------------------------
+
+
+async def _policy(request: Request) -> Response:
+    runner, wall = _runner(request), Wall()
+    page = decisions.policy(runner, wall)
+    return list_answer(request, page, decisions.policy_lines(runner.relay))
+
+
+async def _probes(request: Request) -> Response:
+    here, wall = _runner(request).relay, Wall()
+    return list_answer(request, decisions.probes(here, wall), decisions.probe_rows(here, wall))
+
+
+async def _demand(request: Request) -> Response:
+    here, wall = _runner(request).relay, Wall()
+    return list_answer(request, decisions.demand(here, wall), decisions.decisions(here, wall))
+
+
 # -- clients ---------------------------------------------------------------------------------------
 
 
@@ -198,6 +218,9 @@ ROUTES: Final = [
     Route(Fib.path, _fib),
     Route(NodeSets.path, _sns),
     Route(Cache.path, _cache),
+    Route(PolicyLines.path, _policy),
+    Route(Probes.path, _probes),
+    Route(Demand.path, _demand),
     Route(Clients.path, _clients),
     Route(OneClient.path, _one_client),
     Route(Origins.path, _origins),

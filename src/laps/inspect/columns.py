@@ -9,6 +9,7 @@ import msgspec
 
 from laps import units
 from laps.admin.schema.clients import Clients, Closes, Origins
+from laps.admin.schema.decisions import Demand, PolicyLines, Probes
 from laps.admin.schema.fields import ListPage
 from laps.admin.schema.network import Announces, Nodes, Path, Peers, Subscribes
 from laps.admin.schema.relay import Counters, Events
@@ -308,6 +309,7 @@ VIEWS: Final = {
                 _size("queue", "queue_bytes"),
                 _count("leads to", "leads_to"),
                 _since("up"),
+                _text("on demand, as", "on_demand", folds=True),
             ),
             ("node",),
         ),
@@ -344,6 +346,7 @@ VIEWS: Final = {
             Tracks,
             (
                 TRACK,
+                _text("class", "service"),
                 _count("pub", "publishers"),
                 _count("sub", "subscribers"),
                 _list("from", "ingress"),
@@ -411,6 +414,45 @@ VIEWS: Final = {
                 _since("up"),
             ),
             ("client",),
+        ),
+        View(
+            "policy",
+            PolicyLines,
+            (
+                _text("table", "kind"),
+                _text("of", "what", folds=True),
+                _text("holds", "holds", folds=True),
+            ),
+        ),
+        View(
+            "probes",
+            Probes,
+            (
+                _text("node", "node"),
+                _text("role", "role"),
+                _delay("RTT", "rtt_us"),
+                _delay("expected", "estimate_us"),
+                Column("lost", lambda row: units.share(row.get("loss")), right=True),
+                Column("carries", lambda row: units.rate((row.get("width_bps") or 0) / 8 or None)),
+                _since("probed", "probed_at"),
+                _rare("unanswered", "unanswered"),
+                _list("too near to", "doubted"),
+            ),
+            ("node",),
+        ),
+        View(
+            "demand",
+            Demand,
+            (
+                _text("kind", "kind"),
+                _text("node", "node"),
+                _text("state", "state"),
+                _text("for region", "region"),
+                _count("helps", "flows"),
+                _since("since"),
+                _text("why", "why", folds=True),
+            ),
+            ("kind", "node", "region", "contact"),
         ),
         View(
             "origins",

@@ -22,6 +22,8 @@ def draw_track(story: TrackStory) -> list[Tree | Text]:
     head = Text.assemble("track ", (story.track, "bold"))
     if story.track != story.hash:
         head.append(f" ({story.hash})", "dim")
+    if story.service:
+        head.append(f", class {story.service}")
     drawn: list[Tree | Text] = [head]
     for root in story.roots:
         tree = Tree(_root(root))

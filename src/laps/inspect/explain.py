@@ -77,6 +77,8 @@ class _Walk:
         self._rates: dict[str, float] = {}
         self._flows: dict[str, list[Flow]] = {}
         self._srtts: dict[tuple[str, str], int] = {}
+        self._on_demand: dict[tuple[str, str], str] = {}
+        "Why a relay has dialled another that nobody configured."
         self._roles: dict[str, str] = {}
         self._wants: dict[str, set[str]] = {}
         "The nodes that want the track, as each relay knows them."
@@ -96,6 +98,8 @@ class _Walk:
         for node, peers in (await relays.ask(lambda api: api.get(Peers, limit=0))).items():
             for peer in peers.peers:
                 self._roles.setdefault(peer.node, peer.role)
+                if peer.on_demand:
+                    self._on_demand[node, peer.node] = peer.on_demand
                 if peer.srtt_us:
                     self._srtts[node, peer.node] = peer.srtt_us
         for node, own in (await relays.ask(lambda api: api.get(Node))).items():
@@ -148,6 +152,7 @@ class _Walk:
         hop = Hop(node, self._roles.get(node, ""), asked=node in self._asked)
         if row is not None:
             hop.publishers, hop.subscribers = row.publishers, row.subscribers
+            self._story.service = self._story.service or row.service
         hop.bytes_per_s = self._rates.get(node)
         hop.targets = by_number(targets)
         if above is None:
@@ -208,9 +213,7 @@ class _Walk:
     async def _follow(self, hop: Hop, flow: Flow, path: tuple[str, ...]) -> None:
         """All that a relay sends on of a flow."""
         self._visited.add((hop.node, flow.source))
-        if flow.unreached:
-            lost = " ".join(flow.unreached)
-            hop.notes.append(f"no link leads from here to {lost}, which wants it")
+        hop.notes += self._unreached(hop.node, flow.unreached)
         for out in flow.out:
             if out.old and not out.streams:
                 continue
@@ -219,10 +222,25 @@ class _Walk:
                 below.notes.append(f"an old way: {out.streams} streams end here, no new ones begin")
             hop.below.append(below)
 
+    def _unreached(self, node: str, nodes: list[str]) -> list[str]:
+        """Who wants it and is not sent it, the same reasons together."""
+        together: dict[str, list[str]] = {}
+        for target in nodes:
+            reason = self._reasons(node).get(target) or "no link leads there"
+            together.setdefault(reason, []).append(target)
+        return [f"not sent to {' '.join(to)}: {reason}" for reason, to in together.items()]
+
+    def _reasons(self, node: str) -> dict[str, str]:
+        """Why a relay sends the track the way that it does, by target."""
+        row = self._rows.get(node)
+        return {} if row is None else {hop.node: hop.reason for hop in row.hops}
+
     async def _below(self, above: Hop, out: OutSet, path: tuple[str, ...]) -> Hop:
         node, nodes = str(out.peer), set(out.nodes)
         hop = self._hop(node, above, nodes)
         hop.why = await self._why(above.node, node, nodes)
+        if (why := self._on_demand.get((above.node, node))) is not None:
+            hop.notes.append(f"a session on demand: {why}")
         if node in path:
             self._story.defects.append(f"a loop: {' to '.join((*path, node))}")
             return hop
@@ -367,7 +385,8 @@ class _Walk:
                 continue
             why = f"{story.roots[0].node} has not heard of it"
             if heard:
-                why = f"{heard[0]} knows of it and no path leads there"
+                told = self._reasons(heard[0]).get(node, "")
+                why = f"{heard[0]} knows of it: {told or 'no path leads there'}"
             count = readers.get(node)
             who = f"{node} gets nothing"
             if count:

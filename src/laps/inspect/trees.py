@@ -108,6 +108,8 @@ class TrackStory:
 
     track: str
     hash: str
+    service: str = ""
+    "Its class, where policy says one."
     roots: list[Hop] = field(default_factory=list)
     "The relays that it comes from."
     notes: list[str] = field(default_factory=list)
@@ -120,6 +122,7 @@ class TrackStory:
         return {
             "track": self.track,
             "hash": self.hash,
+            "class": self.service,
             "trees": [root.to_mapping() for root in self.roots],
             "notes": self.notes,
             "defects": self.defects,

@@ -19,6 +19,7 @@ class Policies:
 
         `before` is what was told until now: a signed policy outlasts what the file says next.
         """
+        self._file = config.file
         self._by_file = None if config.file is None else load_policy(config.file)
         self._signed: Policy | None = None if before is None else before.signed
         self.sequence: int = 0 if before is None else before.sequence
@@ -38,8 +39,8 @@ class Policies:
     def source(self) -> str:
         """Where it comes from, for people."""
         if self._signed is not None:
-            return f"signed, {self.sequence}"
-        return "" if self._by_file is None else "file"
+            return f"the signed policy number {self.sequence}"
+        return "" if self._file is None else str(self._file)
 
     def take(self, policy: Policy, sequence: int) -> bool:
         """A signed policy; whether it is newer than what was heard before."""

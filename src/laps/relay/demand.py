@@ -72,16 +72,6 @@ class Places(Protocol):
 
 
 @dataclass(slots=True)
-class DemandCounters:
-    """What came of it, for the operator."""
-
-    spared_copies: int = 0
-    "Copies that are not sent now, as a Via sends them on."
-    aggregated_flows: int = 0
-    "Tracks and regions that a Via aggregates now."
-
-
-@dataclass(slots=True)
 class _Round:
     """What is found out while all flows are looked at once."""
 
@@ -106,7 +96,6 @@ class Demand:
         sessions: OnDemand,
         settings: DemandSettings,
     ) -> None:
-        self.counters = DemandCounters()
         self.sessions = sessions
         self._self_id = self_id
         self._is_edge = role is Role.EDGE
@@ -142,6 +131,15 @@ class Demand:
     def way(self, flow: Flow, node_id: NodeId) -> NamedWay | None:
         """The way by a Via that spares copies."""
         return self._last.named.get((flow.serial, node_id))
+
+    @property
+    def spared_copies(self) -> int:
+        """Copies that are not sent now, as a Via sends them on."""
+        return self._last.spared
+
+    def aggregating(self) -> Counter[tuple[str, NodeId]]:
+        """The Vias that take one copy for a region, and of how many tracks."""
+        return Counter((region, via) for (_, region), via in self._last.vias.items())
 
     # -- what peers say ----------------------------------------------------------------------------
 
@@ -194,8 +192,6 @@ class Demand:
     def _act(self, found: _Round, now: float) -> None:
         before, self._last = self._last, found
         found.known_vias.clear()
-        self.counters.spared_copies = found.spared
-        self.counters.aggregated_flows = len(found.vias)
         pairs = found.named.items() ^ before.named.items()
         if pairs:
             self._fib.reroute(sorted({node_id for (_, node_id), _ in pairs}))

@@ -86,6 +86,15 @@ class HangUp(NamedTuple):
     contact: str
 
 
+@dataclass(slots=True)
+class DemandCounters:
+    """What came of it, for the operator."""
+
+    sessions_dialled: int = 0
+    sessions_ended: int = 0
+    "Let go, lost, or dialled in vain."
+
+
 @dataclass(slots=True, eq=False)
 class Session:
     """A peer that we dial because it helps, or that we dialled."""
@@ -116,6 +125,7 @@ class OnDemand:
         journal: Journal,
         settings: DemandSettings,
     ) -> None:
+        self.counters = DemandCounters()
         self.calls: deque[Dial | HangUp] = deque()
         "What the shell is to do, in order."
         self._fib = weighing.fib
@@ -133,6 +143,11 @@ class OnDemand:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    @property
+    def most(self) -> int:
+        """As many as there may be."""
+        return self._settings.sessions
 
     @property
     def link_ids(self) -> frozenset[SessionId]:
@@ -186,6 +201,7 @@ class OnDemand:
             return
         again_s = AGAIN_FIRST_S if session is None else session.again_s
         self._sessions[need.contact] = Session(need, State.DIALLING, now, now, now, again_s=again_s)
+        self.counters.sessions_dialled += 1
         self.calls.append(Dial(need.contact, need.node_id, need.mode))
         self._note(need, "session_on_demand", need.why, now)
 
@@ -214,6 +230,7 @@ class OnDemand:
         if session is None or session.state in _IDLE:
             return
         self._forget_link(session)
+        self.counters.sessions_ended += 1
         lasted_s = now - session.since
         if lasted_s > AGAIN_MOST_S:
             session.again_s = AGAIN_FIRST_S

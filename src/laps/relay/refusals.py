@@ -20,7 +20,7 @@ from laps.wire.extensions import MAX_HOPS
 from laps.wire.policy import MAX_REASON_LENGTH, PolicyRefusal
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from laps.relay.journal import Journal
     from laps.relay.reach import Reach
@@ -70,7 +70,7 @@ class Refusals:
         self._journal = journal
         self._waiting: dict[tuple[FromClient, NodeId], float] = {}
         "Targets that were refused just now, or are no longer; and when they are told."
-        self._told: dict[tuple[TrackKey, NodeId], str] = {}
+        self.told: dict[tuple[TrackKey, NodeId], str] = {}
         "What relays were told, by track."
         self._heard: dict[TrackKey, dict[NodeId, str]] = {}
         "The reasons of relays that may not send us a track."
@@ -124,13 +124,13 @@ class Refusals:
         route = None if flow is None else flow.routes.get(node_id)
         reason = route.reason if route is not None and route.is_refused else ""
         place = key.track, node_id
-        if self._told.get(place, "") == reason:
+        if self.told.get(place, "") == reason:
             return
         if reason:
-            self._told[place] = reason
+            self.told[place] = reason
             self._journal.note(now, "policy_refused", format_node_id(node_id), reason=reason)
         else:
-            del self._told[place]
+            del self.told[place]
         text = reason.encode()[:MAX_REASON_LENGTH].decode(errors="ignore")
         self._reach.send(node_id, PolicyRefusal(MAX_HOPS, self._self_id, node_id, key.track, text))
 
@@ -163,10 +163,16 @@ class Refusals:
         """Who refuses a track, and why."""
         return dict(self._heard.get(key, {}))
 
+    def all_reasons(self) -> Iterator[tuple[TrackKey, NodeId, str]]:
+        """Every track that some relay refuses us."""
+        for key, reasons in self._heard.items():
+            for node_id, reason in reasons.items():
+                yield key, node_id, reason
+
     def purge(self, node_id: NodeId) -> None:
         """No way leads to a node any more."""
-        for place in [place for place in self._told if place[1] == node_id]:
-            del self._told[place]
+        for place in [place for place in self.told if place[1] == node_id]:
+            del self.told[place]
         for key in [key for key, reasons in self._heard.items() if node_id in reasons]:
             del self._heard[key][node_id]
             if not self._heard[key]:
@@ -174,7 +180,7 @@ class Refusals:
 
     def sizes(self) -> dict[str, int]:
         """How full its tables are."""
-        return {"refusals_told": len(self._told), "refusals_heard": len(self._heard)}
+        return {"refusals_told": len(self.told), "refusals_heard": len(self._heard)}
 
 
 def onward_of(message: SetTerms) -> Onward:

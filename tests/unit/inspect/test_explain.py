@@ -79,6 +79,35 @@ def test_a_plan_that_decides_is_the_reason() -> None:
     assert hop_of(explain(net), "1:2").why[0].reason == "the plan says via 1:2"
 
 
+def test_a_session_on_demand_and_the_class_of_the_track_are_told() -> None:
+    net = simple_line()
+    row = next(it for it in net.apis["1:1"].views["peers"]["peers"] if it["node"] == "1:2")
+    row["on_demand"] = "4 copies into east where 2 may go"
+    net.apis["1:1"].views[f"tracks/{TRACK.hash}"]["service"] = "gold"
+    story = explain(net)
+    words = "a session on demand: 4 copies into east where 2 may go"
+    assert hop_of(story, "1:2").notes == [words]
+    assert hop_of(story, "1:3").notes == []
+    assert ", class gold" in drawn(story)
+    assert words in drawn(story)
+
+
+def test_what_policy_refuses_is_told_with_the_reason() -> None:
+    net = simple_line()
+    net.apis["1:1"].views["fib"]["fib"].clear()
+    net.flow("1:1", {"client": 1}, [("1:2", 7, ["1:3"])], unreached=["1:5", "1:6"])
+    net.wants("1:1", "1:5")
+    reason = "policy: 1:5 is in west, and the track stays inside east"
+    row = net.apis["1:1"].views[f"tracks/{TRACK.hash}"]
+    row["hops"].append({"node": "1:5", "reason": reason})
+    story = explain(net)
+    assert hop_of(story, "1:1").notes == [
+        f"not sent to 1:5: {reason}",
+        "not sent to 1:6: no link leads there",
+    ]
+    assert f"1:5 gets nothing: 1:1 knows of it: {reason}" in story.notes
+
+
 def test_targets_with_the_same_reason_are_told_together() -> None:
     net = simple_line()
     net.apis["1:1"].views["fib"]["fib"].clear()
@@ -263,8 +292,8 @@ def test_a_subscriber_that_no_path_reaches_is_named_with_the_reason() -> None:
     net.wants("1:1", "1:5")
     net.track("1:6", subscribers=1)
     story = explain(net)
-    assert "no link leads from here to 1:5, which wants it" in hop_of(story, "1:1").notes
-    assert "1:5 gets nothing: 1:1 knows of it and no path leads there" in story.notes
+    assert "not sent to 1:5: no link leads there" in hop_of(story, "1:1").notes
+    assert "1:5 gets nothing: 1:1 knows of it: no path leads there" in story.notes
     assert "1:6, with 1 subscriber, gets nothing: 1:1 has not heard of it" in story.notes
 
 

@@ -13,12 +13,13 @@ from laps.admin.schema.network import Announce, KnownNode, OneNode, Path, Peer, 
 from laps.names import bytes_text, hash_text, namespace_text, track_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
     from laps.admin.rows.relay import Wall
     from laps.infobase.namespaces import Names
     from laps.infobase.nodes import PathCandidate
     from laps.net.runner import Runner
+    from laps.relay.peers import PeerLink
     from laps.relay.relay import Relay
     from laps.types import NodeId, PeerMode, TrackKey
 
@@ -99,6 +100,7 @@ def peers(runner: Runner, wall: Callable[[float], float]) -> Table[Peer]:
             dialled=first.link.dialled,
             extended=first.link.extended,
             leaving=relay.extensions.is_leaving(node_id),
+            on_demand=_on_demand(relay, links),
             since=wall(min(link.established_at for link in links)),
             connections=len(links),
             leads_to=len(leads_to),
@@ -110,6 +112,12 @@ def peers(runner: Runner, wall: Callable[[float], float]) -> Table[Peer]:
         )
 
     return Table.of(sorted(runner.relay.peers), row)
+
+
+def _on_demand(relay: Relay, links: Iterable[PeerLink]) -> str:
+    """Why a peer is there that nobody configured."""
+    whys = (relay.demand.sessions.why(link.link.id) for link in links)
+    return next((why for why in whys if why), "")
 
 
 def _mode(modes: set[PeerMode]) -> str:

@@ -145,6 +145,8 @@ def counters(runner: Runner) -> Counters:
         clients=_counts(edge.counters) | _tolerated(edge.counters) | {"dropped_groups": dropped},
         quicr=_counts(edge.quicr),
         media=_counts(edge.quicr.media),
+        probing=_counts(relay.probing.counters) | _counts(runner.prober.counters),
+        demand=_counts(relay.demand.sessions.counters),
         journal={"dropped_events": relay.journal.dropped},
         quic=quic,
     )

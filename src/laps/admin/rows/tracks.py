@@ -65,6 +65,7 @@ def track(relay: Relay, key: TrackKey) -> Track | None:
         track=hash_text(key),
         namespace=namespace,
         name=name,
+        service=next((flow.terms.service for flow in flows if flow.terms.service), ""),
         origin=bool(publishers),
         publishers=publishers,
         subscribers=0 if live is None else len(live.subscribers),

@@ -29,6 +29,9 @@ class Peer(Row, frozen=True, kw_only=True):
     dialled: Annotated[bool, says("Whether this relay made the connection.")] = False
     extended: Annotated[bool, says("Whether it speaks the extension laps-x1.")] = False
     leaving: Annotated[bool, says("Whether it has sent GOAWAY.")] = False
+    on_demand: Annotated[
+        str, says("Why this relay dialled it, if nobody configured it; empty for others.")
+    ] = ""
     since: Annotated[Time, says("When the first of its connections began, since 1970.")] = 0.0
     connections: Annotated[Count, says("Connections to a peer."), GAUGE] = 0
     leads_to: Annotated[

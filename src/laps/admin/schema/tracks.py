@@ -32,6 +32,9 @@ class Named(Row, frozen=True, kw_only=True):
 class Track(Named, frozen=True, kw_only=True):
     """A track at one relay."""
 
+    service: Annotated[
+        str, says("Its class, as policy says; empty where there is no policy, or not known.")
+    ] = ""
     origin: Annotated[bool, says("Whether a client here publishes it.")] = False
     publishers: Annotated[Count, says("Clients here that publish it.")] = 0
     subscribers: Annotated[Count, says("Clients here that read it.")] = 0
