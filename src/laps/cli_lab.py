@@ -50,6 +50,10 @@ def run(
     dashboard: Annotated[
         bool, typer.Option("--dashboard/--no-dashboard", help="Whether a web page shows it too.")
     ] = True,
+    policy: Annotated[
+        Path | None,
+        typer.Option("--policy", metavar="POLICY.TOML", help="What every relay keeps to."),
+    ] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the folder with configurations and logs.")
     ] = False,
@@ -72,6 +76,7 @@ def run(
 
     from laps.lab.network import load_network, standard
     from laps.lab.show import Options, show
+    from laps.policy import load_policy
 
     logging.basicConfig(
         level=logging.INFO if verbose else logging.ERROR,
@@ -79,7 +84,9 @@ def run(
     )
     logging.getLogger("httpx").setLevel(logging.WARNING)
     network = load_network(file) if file is not None else standard(regions, edges)
-    options = Options(seconds=seconds, port=port, dashboard=dashboard, keep=keep, as_json=as_json)
+    if policy is not None:
+        load_policy(policy)
+    options = Options(seconds, port, dashboard, keep, as_json, policy)
     if not uvloop.run(show(network, options)):
         raise typer.Exit(1)
 
@@ -130,6 +137,17 @@ def drop(
 def heal(pid: Pid = None) -> None:
     """Start what was killed, and make every link what it was."""
     _ask({"do": "heal"}, pid)
+
+
+@lab.command(epilog="Example: laps lab policy policy.toml")
+def policy(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[POLICY.TOML]", help="Without it: no policy.")
+    ] = None,
+    pid: Pid = None,
+) -> None:
+    """Let every relay of the lab keep to another policy, or to none, while tracks flow."""
+    _ask({"do": "policy", "file": "" if file is None else str(file.absolute())}, pid)
 
 
 @lab.command(epilog="Example: laps lab status --json")

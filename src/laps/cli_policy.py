@@ -64,7 +64,7 @@ def register(app: typer.Typer) -> None:
 @policy.command(
     epilog="Example: laps policy check examples/policy/hospital.toml\n\n"
     "Example: laps policy check examples/policy/hospital.toml "
-    "--topology examples/policy/network.toml --json"
+    "--topology examples/policy/hospital.lab.toml --json"
 )
 def check(
     file: PolicyFile,

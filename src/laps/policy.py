@@ -22,6 +22,7 @@
     [[way]]                       # the Vias that tracks pass, in order; the first that matches
     tracks = "clinic/*"           # without it: of any name
     class = "gold"                # without it: of any class
+    from = ["eu"]                 # regions of publishers' relays; without it: all
     to = ["us"]                   # regions of s-relays; without it: all
     vias = ["3:1", "3:2"]
 
@@ -171,6 +172,7 @@ class NamedWay(msgspec.Struct, frozen=True, kw_only=True):
     vias: _Vias
     tracks: _AnyPattern = ""
     service: _MaybeName = msgspec.field(name="class", default=None)
+    of: _Regions = msgspec.field(name="from", default=())
     to: _Regions = ()
 
 
@@ -271,12 +273,14 @@ class Policy:
         """The rule that counts for a track."""
         return next((rule for rule in self.rules if fnmatchcase(track, rule.tracks)), None)
 
-    def way_of(self, track: str, service: str, region: str) -> tuple[NodeId, ...] | None:
-        """The Vias that a track passes to s-relays in a region; None: whatever is best."""
+    def way_of(self, track: str, service: str, of: str, to: str) -> tuple[NodeId, ...] | None:
+        """The Vias that a track passes from one region to another; None: whatever is best."""
         for way in self.ways:
             if way.tracks and not fnmatchcase(track, way.tracks):
                 continue
-            if way.service in (None, service) and (not way.to or region in way.to):
+            if way.service not in (None, service):
+                continue
+            if (not way.of or of in way.of) and (not way.to or to in way.to):
                 return self.vias_of(way)
         return None
 
@@ -368,7 +372,7 @@ class Policy:
             for region in dict.fromkeys((*rule.inside, *rule.avoid, *rule.told)):
                 yield f"rule[{number}]", region
         for number, way in enumerate(self.ways, start=1):
-            yield from ((f"way[{number}]", region) for region in way.to)
+            yield from ((f"way[{number}]", region) for region in (*way.of, *way.to))
         places = [(f"link[{it}]", link.between) for it, link in enumerate(self.links, start=1)]
         places += [(f"peering[{it}]", one.between) for it, one in enumerate(self.peerings, start=1)]
         for where, named in (*places, ("[vias]", self.vias)):

@@ -144,7 +144,7 @@ async def test_what_is_forged_old_or_no_plan_is_not_followed(
         assert [line for line in said if "not followed" in line] == [
             "a plan is not followed: the signature does not fit: it was changed on the way",
             next(line for line in said if "not a signed document" in line),
-            "plan 8 is not followed: it has expired",
+            "a plan is not followed: plan 8 has expired",
         ]
 
 

@@ -128,6 +128,8 @@ def test_an_s_relay_behind_a_long_way_is_dialled_and_let_go_again() -> None:
     assert sessions(net, "1:1") == {}, "without a class everything is acceptable"
     net.follow_policy(POLICY)
     net.run(5.0)
+    assert sessions(net, "1:1") == {}, "round trips have to last"
+    net.run(7.0)
     assert sessions(net, "1:1") == {"1:2": State.UP}
     net.run(3.0)
     assert net.trace.trails[max(net.trace.trails, key=lambda it: it.group)].hops == [

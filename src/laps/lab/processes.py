@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from laps.errors import LapsError
+from laps.lab.apart import Apart
 from laps.types import PeerMode, format_node_id
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
     "clients": {"drain_s": 0.5},
     "quic": {"idle_timeout_s": 3.0, "keepalive_s": 0.5},
     "discovery": {"enabled": False},
+    "demand": {"idle_s": 5.0},
 }
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -83,7 +85,9 @@ class Relay:
     control: list[str] = field(default_factory=list)
     data: list[str] = field(default_factory=list)
     ways: dict[str, Way] = field(default_factory=dict)
-    "By the address that is dialled."
+    "Those of its links, by the address that is dialled."
+    others: dict[str, Way] = field(default_factory=dict)
+    "Those to relays that it may dial or probe besides."
     process: asyncio.subprocess.Process | None = None
     ready: bool = False
     dials: bool = False
@@ -149,7 +153,7 @@ class Relay:
         if node.reflect:
             sections["relay"]["reflect"] = True
         written = _toml(sections) + "\n[impairment.peers]\n"
-        for peer, way in self.ways.items():
+        for peer, way in (self.others | self.ways).items():
             written += f"{json.dumps(peer)} = {way.to_toml()}\n"
         # In one step: the relay may be reading it.
         fresh = self._config.with_suffix(".new")
@@ -290,6 +294,11 @@ def relays_of(
             lists = {PeerMode.BOTH: relay.peers, PeerMode.DATA: relay.data}
             lists.get(link.mode, relay.control).append(target)
             relay.ways[target] = Way(link.delay_ms, link.jitter_ms, link.loss)
+    apart = Apart(network)
+    for near, relay in made.items():
+        relay.others = {
+            other.address: Way(apart.ms(near, far)) for far, other in made.items() if far != near
+        }
     return {relay.name: relay for relay in made.values()}
 
 

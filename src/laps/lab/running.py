@@ -7,6 +7,7 @@ import logging
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from laps.errors import ConfigError, InvalidText, LapsError
@@ -15,11 +16,11 @@ from laps.lab.doors import Door
 from laps.lab.processes import SETTINGS, PortTaken, Way, first_line, relays_of, spawn
 from laps.lab.traffic import Reader, Twins, Writer
 from laps.lab.watching import EVERY_S, Watch
+from laps.policy import load_policy
 from laps.types import PeerMode, format_node_id, parse_node_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
-    from pathlib import Path
 
     from laps.lab.doors import Asked
     from laps.lab.network import Network, Publisher, Subscriber
@@ -61,10 +62,12 @@ class Lab:
         folder: Path,
         port: int = 0,
         settings: Mapping[str, Mapping[str, Any]] = SETTINGS,
+        policy: Path | None = None,
     ) -> None:
+        """`policy` is a file that every relay keeps to."""
         self.network = network
         self.folder = folder
-        self._settings = settings
+        self._settings = settings if policy is None else _keeping_to(policy, settings)
         self.began = time.time()
         self.flowing = float("inf")
         "Since when everybody receives something."
@@ -271,6 +274,8 @@ class Lab:
                 return {"said": self.impair(a, b, drop=float(share))}
             case {"do": "heal"}:
                 return {"said": await self.heal()}
+            case {"do": "policy", "file": str(file)}:
+                return {"said": self.follow(Path(file) if file else None)}
             case {"do": "status"}:
                 from laps.lab.summary import summary
 
@@ -328,6 +333,19 @@ class Lab:
         started = f"; started again: {', '.join(relay.name for relay in down)}" if down else ""
         return self._note(f"every link is as it was{started}")
 
+    def follow(self, policy: Path | None) -> str:
+        """Have every relay keep to another policy, or to none."""
+        words = "no policy"
+        settings = {name: it for name, it in self._settings.items() if name != "policy"}
+        if policy is not None:
+            load_policy(policy)
+            words, settings = str(policy), _keeping_to(policy, settings)
+        self._settings = settings
+        for relay in self.relays.values():
+            relay.settings = settings
+            relay.reload()
+        return self._note(f"every relay keeps to {words}")
+
     def _note(self, words: str) -> str:
         self.faults.append(Fault(time.time(), words))
         return words
@@ -359,6 +377,12 @@ class Lab:
 
     def _ways(self) -> list[Way]:
         return [way for relay in self.relays.values() for way in relay.ways.values()]
+
+
+def _keeping_to(
+    policy: Path, settings: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Mapping[str, Any]]:
+    return {**settings, "policy": {"file": str(policy.absolute())}}
 
 
 async def _ended(process: asyncio.subprocess.Process) -> None:

@@ -41,6 +41,7 @@ class Options:
     dashboard: bool = True
     keep: bool = False
     as_json: bool = False
+    policy: Path | None = None
 
 
 async def show(network: Network, options: Options) -> bool:
@@ -63,7 +64,7 @@ async def show(network: Network, options: Options) -> bool:
 
 
 async def _run(network: Network, folder: Path, options: Options) -> bool:
-    lab = Lab(network, folder, options.port)
+    lab = Lab(network, folder, options.port, policy=options.policy)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

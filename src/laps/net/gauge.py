@@ -63,7 +63,10 @@ class Gauge:
             sent = stats.sent_bytes - bytes_before
             sent_bytes += sent
             node_id = relay.links.node_of(link.id)
-            if node_id is None or relay.peers[node_id].is_stub:
+            # Ways for data are found by what is told here: a link for control alone is none.
+            if node_id is None or not relay.links.sends_data(node_id):
+                continue
+            if relay.peers[node_id].is_stub:
                 continue
             loss = loss_of(stats.lost_packets - lost_before, sent, stats.udp_payload_bytes)
             known = paths.get(node_id)

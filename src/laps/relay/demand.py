@@ -12,7 +12,8 @@ a publisher here, and each region that it goes to:
                                                          too many, a Via there
 
 Ways are those that there would be without sessions on demand, so that what a session changes does
-not take away the reason for it. What has begun goes on until the figures are well beyond its bound.
+not take away the reason for it. Those that policy or a plan names are left as they are. What has
+begun goes on until the figures are well beyond its bound.
 """
 
 from __future__ import annotations
@@ -102,6 +103,7 @@ class Demand:
         self._nodes = weighing.nodes
         self._links = weighing.links
         self._policy = weighing.policy
+        self._router = weighing.router
         self._conditions = weighing.conditions
         self._graph = weighing.graph
         self._fib = weighing.fib
@@ -152,7 +154,7 @@ class Demand:
             return
         why = f"{format_node_id(node_id)} leaves, and names it"
         self._said[contact] = (
-            Need(contact, named, why, gain=1 << 20, mode=PeerMode.BOTH),
+            Need(contact, named, why, gain=1 << 20, mode=PeerMode.BOTH, at_once=True),
             (now + GOAWAY_S),
         )
         self._due_at = now
@@ -220,7 +222,8 @@ class Demand:
             regions.setdefault(self._policy.region_of(node_id), []).append(node_id)
         own = self._policy.region_of(self._self_id)
         for region, targets in regions.items():
-            ways = {it: path for it in targets if (path := self._usual(it)) is not None}
+            free = (it for it in targets if self._router.told_way(flow, it) is None)
+            ways = {it: path for it in free if (path := self._usual(it)) is not None}
             is_far = bool(region) and region != own
             spared: Collection[NodeId] = ()
             if is_far:
@@ -255,7 +258,7 @@ class Demand:
             return ()
         why = f"{copies} copies into {region} where {flow.terms.fan_out} may go"
         if reach is None:
-            self._need(via, why, len(covered), found)
+            self._need(via, why, len(covered), found, at_once=True)
             return ()
         by = f"a Via that spares copies ({why})"
         for node_id in covered:
@@ -263,7 +266,8 @@ class Demand:
         found.vias[flow.serial, region] = via
         found.spared += copies - after
         if reach.way == (via,):
-            self._need(via, why, len(covered), found)  # it may be a session on demand: it stays
+            # It may be a session on demand: it stays.
+            self._need(via, why, len(covered), found, at_once=True)
         return covered
 
     def _entry(self, way: Way, region: str) -> tuple[NodeId, NodeId]:
@@ -408,7 +412,9 @@ class Demand:
 
     # -- who is needed -----------------------------------------------------------------------------
 
-    def _need(self, node_id: NodeId, why: str, gain: int, found: _Round) -> None:
+    def _need(
+        self, node_id: NodeId, why: str, gain: int, found: _Round, *, at_once: bool = False
+    ) -> None:
         info = self._nodes.info(node_id)
         if info is None or not info.contact or info.type is NodeType.STUB:
             return
@@ -417,9 +423,9 @@ class Demand:
         if not self._policy.may_peer(node_id):
             return
         before = found.needs.get(info.contact)
-        gain += 0 if before is None else before.gain
-        reason = why if before is None else before.why
-        found.needs[info.contact] = Need(info.contact, node_id, reason, gain)
+        if before is not None:
+            why, gain, at_once = before.why, gain + before.gain, at_once or before.at_once
+        found.needs[info.contact] = Need(info.contact, node_id, why, gain, at_once=at_once)
 
 
 class _ByVias(Allowed):

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 # What helps is dialled at once; so many a minute, and as many at once as there may be sessions.
 DIALS_PER_MINUTE: Final = 12
 
+# The round trips that relays tell at first are those of handshakes, and settle in this time. What
+# is needed for another reason is dialled at once.
+LASTING_S: Final = 7.0
+
 # A need may be gone for a moment: a track ends, and the next begins.
 HOLD_S: Final = 10.0
 
@@ -70,6 +74,8 @@ class Need(NamedTuple):
     "For how many subscribers' relays, each counted for each track."
     mode: PeerMode = PeerMode.DATA
     "What the session is for: control goes the ways that are configured, mostly."
+    at_once: bool = False
+    "It is not for round trips, which may yet turn out to be shorter."
 
 
 class Dial(NamedTuple):
@@ -135,6 +141,8 @@ class OnDemand:
         self._journal = journal
         self._settings = settings
         self._sessions: dict[str, Session] = {}
+        self._wanted: dict[str, float] = {}
+        "Since when each contact has been needed without a break."
         self._dials = Bucket(DIALS_PER_MINUTE / 60, max(1, settings.sessions))
 
     def __iter__(self) -> Iterator[Session]:
@@ -187,9 +195,11 @@ class OnDemand:
                 session.need = need
                 if session.state is State.RESTING:
                     self._wake(session, now)
+        self._wanted = {contact: self._wanted.get(contact, now) for contact in needs}
         ranked = sorted(needs.values(), key=lambda it: (-it.gain, it.contact))
         for need in ranked:
-            self._dial(need, now)
+            if need.at_once or now - self._wanted[need.contact] >= LASTING_S:
+                self._dial(need, now)
 
     def _dial(self, need: Need, now: float) -> None:
         session = self._sessions.get(need.contact)

@@ -90,8 +90,8 @@ class PolicyInForce:
         """The Vias that the policy names for a track on its way to a node, in order."""
         if self.policy is None or name is None:
             return None
-        region = self.region_of(node_id)
-        return self.policy.way_of(track_pattern_text(name), terms.service, region)
+        regions = self.region_of(self._self_id), self.region_of(node_id)
+        return self.policy.way_of(track_pattern_text(name), terms.service, *regions)
 
     # -- nodes and links ---------------------------------------------------------------------------
 

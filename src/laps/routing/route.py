@@ -340,6 +340,15 @@ class Router:
             if way is None:
                 return None
             return NamedWay(way, f"the relay {format_node_id(flow.passed[-1])}", is_exact=True)
+        if (told := self.told_way(flow, node_id)) is not None:
+            return told
+        for namer in self.namers:
+            if (found := namer.way(flow, node_id)) is not None:
+                return found
+        return None
+
+    def told_way(self, flow: Flow, node_id: NodeId) -> NamedWay | None:
+        """The way that policy or the plan names for a flow of ours."""
         name = flow.name
         way = self._policy.named_way(name, flow.terms, node_id)
         if way is not None:
@@ -349,9 +358,6 @@ class Router:
             way = self.plan.way_for(flow.key.track, node_id, text, flow.terms.service)
             if way is not None:
                 return NamedWay(way, f"plan {self.plan.sequence}", is_exact=len(way) > 1)
-        for namer in self.namers:
-            if (found := namer.way(flow, node_id)) is not None:
-                return found
         return None
 
     def _origin(self, flow: Flow) -> NodeId | None:

@@ -112,8 +112,14 @@ def test_a_session_says_why_it_is_there_and_one_that_waits_why_it_does() -> None
     sessions, now = pair.origin.demand.sessions, pair.net.now
     sessions.configure(DemandSettings(sessions=2), now)
     needs = (
-        Need("2.example:1", parse_node_id("2:9"), "4 copies into east where 2 may go", 4),
-        Need("3.example:1", None, "1:7 leaves, and names it", 1),
+        Need(
+            "2.example:1",
+            parse_node_id("2:9"),
+            "4 copies into east where 2 may go",
+            4,
+            at_once=True,
+        ),
+        Need("3.example:1", None, "1:7 leaves, and names it", 1, at_once=True),
     )
     sessions.needs({need.contact: need for need in needs}, now)
     up, waiting = rows(decisions.decisions(pair.origin, later))
@@ -139,7 +145,9 @@ def test_a_peer_says_why_it_was_dialled_if_nobody_configured_it() -> None:
     assert row.on_demand == ""
     sessions = origin.demand.sessions
     sessions.configure(DemandSettings(sessions=2), now)
-    need = Need("2.example:1", parse_node_id("1:2"), "60 ms to it, and 20 would do", 1)
+    need = Need(
+        "2.example:1", parse_node_id("1:2"), "60 ms to it, and 20 would do", 1, at_once=True
+    )
     sessions.needs({need.contact: need}, now)
     (link,) = next(iter(origin.peers.values())).links
     sessions.opened(need.contact, link, now)

@@ -6,6 +6,7 @@ from laps.relay.on_demand import (
     AGAIN_FIRST_S,
     AGAIN_MOST_S,
     HOLD_S,
+    LASTING_S,
     Dial,
     HangUp,
     Need,
@@ -39,7 +40,7 @@ class World:
         return self.net.now
 
     def need(self, *contacts: str, gain: int = 1) -> None:
-        needs = [Need(it, VIA if it == "via" else None, WHY, gain) for it in contacts]
+        needs = [Need(it, VIA if it == "via" else None, WHY, gain, at_once=True) for it in contacts]
         self.sessions.needs({need.contact: need for need in needs}, self.now)
 
     def wait(self, seconds: float, *contacts: str) -> None:
@@ -60,10 +61,32 @@ class World:
 
 def test_what_is_needed_is_dialled_at_once_and_the_most_useful_first() -> None:
     world = World(most=2)
-    needs = [Need(name, None, WHY, gain) for name, gain in (("a", 1), ("b", 3), ("c", 2))]
+    needs = [
+        Need(name, None, WHY, gain, at_once=True) for name, gain in (("a", 1), ("b", 3), ("c", 2))
+    ]
     world.sessions.needs({need.contact: need for need in needs}, world.now)
     assert world.calls() == [Dial("b", None, PeerMode.DATA), Dial("c", None, PeerMode.DATA)]
     assert world.states() == {"b": State.DIALLING, "c": State.DIALLING}
+
+
+def test_what_round_trips_ask_for_is_dialled_when_they_have_settled() -> None:
+    world = World()
+    needs = {"far": Need("far", None, "60 ms to it, and 20 would do", 1)}
+    for _ in range(round(LASTING_S)):
+        world.sessions.needs(needs, world.now)
+        assert world.calls() == []
+        world.net.now += 1.0
+    world.sessions.needs(needs, world.now)
+    assert world.calls() == [Dial("far", None, PeerMode.DATA)]
+
+
+def test_what_round_trips_ask_for_now_and_then_is_not_dialled() -> None:
+    world = World()
+    needs = {"far": Need("far", None, "60 ms to it, and 20 would do", 1)}
+    for second in range(60):
+        world.sessions.needs(needs if second % 5 else {}, world.now)
+        world.net.now += 1.0
+    assert world.calls() == []
 
 
 def test_one_that_is_not_needed_rests_and_is_closed_after_some_quiet() -> None:

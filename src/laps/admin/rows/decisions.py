@@ -75,7 +75,12 @@ def _lines(policy: Policy) -> Iterator[PolicyLine]:
         ]
         yield PolicyLine(kind="rule", what=rule.tracks, holds=_said(words))
     for way in policy.ways:
-        which = [way.tracks, f"class {way.service}" if way.service else "", _places("to", way.to)]
+        which = [
+            way.tracks,
+            f"class {way.service}" if way.service else "",
+            _places("from", way.of),
+            _places("to", way.to),
+        ]
         yield PolicyLine(kind="way", what=_said(which), holds=f"by {' '.join(way.vias)}")
     for placed in policy.nodes:
         yield PolicyLine(kind="node", what=" ".join(placed.nodes), holds=f"in {placed.region}")
