@@ -195,3 +195,49 @@ def test_no_more_sessions_than_are_allowed_and_the_most_useful_first() -> None:
     net.run(60.0)
     assert len(sessions(net, "1:1")) == SETTINGS.demand.sessions
     assert len(peers(net, "1:1")) == 1 + SETTINGS.demand.sessions
+
+
+def test_a_via_that_stops_names_another_and_its_peers_dial_that_until_it_is_back() -> None:
+    nodes = [
+        node("1:1", "west", (0, -2)),
+        node("1:2", "west", (0, 2)),
+        node("1:8", "west", (0, 0), "via"),
+        node("1:9", "west", (1, 0), "via"),
+    ]
+    links = [link("1:1", "1:8", 2), link("1:2", "1:8", 2), link("1:8", "1:9", 1)]
+    net = network(nodes, links, ["1:2"])
+    net.run(5.0)
+    began = net.now
+    via = parse_node_id("1:8")
+    for _ in range(2):
+        net.run(10.0)
+        net.stop(via)
+        net.run(20.0)
+        assert peers(net, "1:1") == peers(net, "1:2") == {"1:9"}
+        assert sessions(net, "1:1") == {"1:9": State.UP}
+        # It is all that these have, so it stays, however long that lasts.
+        net.run(200.0)
+        assert peers(net, "1:1") == peers(net, "1:2") == {"1:9"}
+        net.restart(via)
+        net.run(60.0)
+        assert peers(net, "1:1") == peers(net, "1:2") == {"1:8"}
+        net.run(100.0)
+    check_all_came(net, began + 2.0, net.now - 2.0)
+
+
+def test_what_goaway_names_is_a_word_that_counts_once() -> None:
+    net = network(*far_region(), ["2:1"])
+    net.run(5.0)
+    relay = net.nodes[parse_node_id("1:1")].relay
+    assert relay is not None
+    peer = parse_node_id("2:1")
+    relay.demand.peer_leaves(peer, "2:2", net.now)  # a peer already
+    net.run(3.0)
+    assert sessions(net, "1:1") == {}
+    relay.demand.peer_leaves(peer, "", net.now)
+    net.run(3.0)
+    assert sessions(net, "1:1") == {}
+    # It names one, and stays: it is no peer that is away.
+    relay.demand.peer_leaves(peer, "2:9", net.now)
+    net.run(3.0)
+    assert sessions(net, "1:1") == {}

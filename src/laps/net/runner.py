@@ -526,7 +526,6 @@ class Runner:
                 log.info("peer %s leaves; it names %s instead", node, event.contact or "nobody")
                 now = time.monotonic()
                 self.relay.journal.note(now, "peer_leaving", node, event.contact)
-                self.relay.demand.peer_leaves(event.node_id, event.contact, now)
             else:
                 self.edge.observe(event, time.monotonic())
                 self.edge.perform(time.monotonic())

@@ -58,9 +58,6 @@ GAIN_US: Final = 5_000
 # What has a session has to be this much inside of its bound without it to be let go.
 WELL_WITHIN: Final = 0.85
 
-# What GOAWAY names is a peer's word, and counts for as long as the peer takes to come back.
-GOAWAY_S: Final = 60.0
-
 
 class Places(Protocol):
     """What is known of round trips."""
@@ -114,8 +111,8 @@ class Demand:
         self._round: _Round | None = None
         self._steps: Iterator[None] = iter(())
         self._due_at = 0.0
-        self._said: dict[str, tuple[Need, float]] = {}
-        "What GOAWAY named, and until when it counts."
+        self._said: dict[NodeId, Need] = {}
+        "What peers have named in their place that said GOAWAY and are not back."
 
     def configure(self, settings: DemandSettings, now: float) -> None:
         """Take what an operator has changed."""
@@ -147,17 +144,21 @@ class Demand:
 
     def peer_leaves(self, node_id: NodeId, contact: str, now: float) -> None:
         """A peer has said GOAWAY, and named another in its place."""
-        if not contact or not self._settings.sessions or self._is_own(contact):
+        if not contact or not self._settings.sessions:
             return
         named = self._node_at(contact)
-        if named is not None and named in self._links.peers:
+        if named is not None and named in self._links.peers and not self._is_own(contact):
             return
         why = f"{format_node_id(node_id)} leaves, and names it"
-        self._said[contact] = (
-            Need(contact, named, why, gain=1 << 20, mode=PeerMode.BOTH, at_once=True),
-            (now + GOAWAY_S),
-        )
+        need = Need(contact, named, why, gain=1 << 20, mode=PeerMode.BOTH, at_once=True)
+        self._said[node_id] = need
         self._due_at = now
+
+    def _is_back(self, node_id: NodeId) -> bool:
+        """Whether a peer that said GOAWAY has a link again on which it did not."""
+        peer = self._links.peers.get(node_id)
+        leaving = self.sessions.leaving
+        return peer is not None and any(link_id not in leaving for link_id in peer.links)
 
     def _node_at(self, contact: str) -> NodeId | None:
         for node_id in self._nodes:
@@ -198,8 +199,8 @@ class Demand:
         if pairs:
             self._fib.reroute(sorted({node_id for (_, node_id), _ in pairs}))
             self._sets.changed(now)
-        self._said = {contact: it for contact, it in self._said.items() if it[1] > now}
-        needs = found.needs | {contact: need for contact, (need, _) in self._said.items()}
+        self._said = {it: need for it, need in self._said.items() if not self._is_back(it)}
+        needs = found.needs | {need.contact: need for need in self._said.values()}
         least = self._settings.least
         self.sessions.needs({it.contact: it for it in needs.values() if it.gain >= least}, now)
         self.sessions.tick(now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from laps.errors import CloseCode
+from laps.relay.successor import successor
 
 if TYPE_CHECKING:
     from laps.relay.exchange import Exchange
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from laps.relay.peers import Links
     from laps.relay.subscribes import SubscribeExchange
     from laps.relay.timers import Timers
+    from laps.relay.weighing import Weighing
+    from laps.types import NodeInfo
 
 
 class Leaving:
@@ -19,12 +22,16 @@ class Leaving:
 
     def __init__(
         self,
+        info: NodeInfo,
+        weighing: Weighing,
         extensions: Extensions,
         exchange: Exchange,
         subscribes: SubscribeExchange,
         links: Links,
         timers: Timers,
     ) -> None:
+        self._info = info
+        self._weighing = weighing
         self._extensions = extensions
         self._exchange = exchange
         self._subscribes = subscribes
@@ -33,7 +40,7 @@ class Leaving:
 
     def begin(self, now: float) -> None:
         """Say that we leave; those who take the hint have the grace to go elsewhere."""
-        at = self._extensions.drain(now)
+        at = self._extensions.drain(now, successor(self._info, self._weighing, self._extensions))
         if self._exchange.leave() or at > now:
             self._timers.at(now + self._extensions.settings.grace_s, self._stop)
         else:

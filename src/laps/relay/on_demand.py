@@ -24,7 +24,7 @@ from laps.buckets import Bucket
 from laps.types import PeerMode, format_node_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from laps.infobase.nodes import SessionId
     from laps.relay.ingress import IngressSets
@@ -162,6 +162,11 @@ class OnDemand:
         """The links that are there on demand."""
         found = (it.link_id for it in self._sessions.values())
         return frozenset(link_id for link_id in found if link_id is not None)
+
+    @property
+    def leaving(self) -> Collection[SessionId]:
+        """The links of peers that have said GOAWAY."""
+        return self._avoided.leaving
 
     def configure(self, settings: DemandSettings, now: float) -> None:
         """Have more sessions from now on, or fewer, or none."""

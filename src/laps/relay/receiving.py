@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from laps.infobase.subscribes import Subscribes
     from laps.relay.claims import Claims
     from laps.relay.data import DataPlane
+    from laps.relay.demand import Demand
     from laps.relay.extensions import Extensions
     from laps.relay.ingress import IngressSets
     from laps.relay.paths import Paths
@@ -79,6 +80,7 @@ class Receiving:
         pressure: Pressure,
         extensions: Extensions,
         refusals: Refusals,
+        demand: Demand,
     ) -> None:
         self._rules = rules
         self._counters = counters
@@ -98,6 +100,7 @@ class Receiving:
         self._pressure = pressure
         self._extensions = extensions
         self._refusals = refusals
+        self._demand = demand
 
     def receive(self, peer_link: PeerLink, peer: Peer, message: Message, now: float) -> None:
         """A control message has arrived."""
@@ -146,6 +149,7 @@ class Receiving:
                 self._pressure.peer_said(link.id, sns_id, urgency, now)
             case GoAway():
                 self._paths.changed(self._extensions.peer_leaves(peer, message, now), now)
+                self._demand.peer_leaves(peer.node_id, message.contact, now)
             case _:
                 taken = self._extensions.receive(peer, message, now, stub, peer_link)
                 self._counters.unwanted_messages += not taken

@@ -186,9 +186,8 @@ class Relay:
         self.refusals = Refusals(self.id, *deciding, self.journal)
         carried = self.subscribes, self.tracks, self.fib, self.ingress, self.data, self.repairs
         self.suspicion = Suspicion(role, avoided, self.links, self._paths, *carried)
-        self._leaving = Leaving(
-            self.extensions, self._exchange, self._subscribes, self.links, self._timers
-        )
+        telling = self.extensions, self._exchange, self._subscribes, self.links, self._timers
+        self._leaving = Leaving(self_info, self.weighing, *telling)
         meeting = self._admission, self.proofs, self._introduction, self._paths, self.links
         told = self._stubs, self.events, self.journal
         self._arrivals = Arrivals(self_info, self.rules, *meeting, *told)
@@ -197,7 +196,7 @@ class Relay:
         self.claims = Claims(self.id, *exchanges, self.journal, self.counters)
         known = self.nodes, self.subscribes, self._stubs, self._paths, self._subscribes
         flowing = self.tracks, self.ingress, self.data, self.reach, self.repairs
-        watching = self.suspicion, self.pressure, self.extensions, self.refusals
+        watching = self.suspicion, self.pressure, self.extensions, self.refusals, self.demand
         self._receiving = Receiving(
             self.rules, self.counters, settings.limits, self.claims, *known, *flowing, *watching
         )
