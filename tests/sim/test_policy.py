@@ -10,72 +10,13 @@ import msgspec
 import pytest
 
 from laps.sim import generators
-from laps.sim.invariants import check_always, matches
+from laps.sim.invariants import check_always
 from laps.sim.network import Network
-from laps.types import format_node_id
-from support.policies import Inspector, has_way, in_regions, missing, random_policy
+from support.pairs import Pairs
+from support.policies import Inspector, in_regions, random_policy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from laps.policy import Policy
-    from laps.sim.clients import Publisher, Subscriber
     from laps.sim.topology import Topology
-
-
-class Pairs:
-    """Who publishes what somebody wants, and which of them had a way all the time."""
-
-    def __init__(self, network: Network) -> None:
-        self._network = network
-        self._steady = set(self._all())
-        self.since = network.now
-
-    def look(self, policy: Policy | None) -> None:
-        """Those that have no allowed way now are not looked at any more."""
-        self._steady = {it for it in self._steady if self._has_way(policy, *it)}
-
-    def check_steady(self, until: float) -> list[str]:
-        """Whoever had a way all the time has missed nothing."""
-        found = []
-        for publisher, subscriber in sorted(
-            self._steady, key=lambda it: (it[0].number, it[1].number)
-        ):
-            made, lost = missing(publisher, subscriber, self.since, until)
-            if not made or lost:
-                found.append(f"{_text(publisher, subscriber)}: {lost} of {made} lost on the way")
-        return found
-
-    def check_last(self, policy: Policy, since: float, until: float) -> list[str]:
-        """Who may have a track has all of it, and who may not has nothing of it."""
-        found = []
-        for publisher, subscriber in self._all():
-            made, lost = missing(publisher, subscriber, since, until)
-            text = _text(publisher, subscriber)
-            if self._has_way(policy, publisher, subscriber):
-                if not made or lost:
-                    found.append(f"{text}: {lost} of {made} missing")
-            elif lost != made:
-                found.append(f"{text}: {made - lost} of {made} came, and no way is allowed")
-        return found
-
-    def _all(self) -> Iterator[tuple[Publisher, Subscriber]]:
-        for publisher in self._network.publishers:
-            for subscriber in self._network.subscribers:
-                is_here = publisher.spec.node == subscriber.spec.node
-                if matches(publisher, subscriber) and not is_here:
-                    yield publisher, subscriber
-
-    def _has_way(self, policy: Policy | None, publisher: Publisher, subscriber: Subscriber) -> bool:
-        track = "/".join((*subscriber.spec.namespace, subscriber.spec.name))
-        places = publisher.spec.node, subscriber.spec.node
-        return has_way(self._network, policy, track, *places)
-
-
-def _text(publisher: Publisher, subscriber: Subscriber) -> str:
-    track = "/".join((*subscriber.spec.namespace, subscriber.spec.name))
-    a, b = format_node_id(publisher.spec.node), format_node_id(subscriber.spec.node)
-    return f"{track} from {a} to {b}"
 
 
 def a_network(seed: int, rng: Random) -> Topology:

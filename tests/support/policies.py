@@ -39,15 +39,16 @@ def in_regions(topology: Topology, rng: Random) -> Topology:
 
 def random_policy(topology: Topology, rng: Random) -> Policy:
     """Some rules for some of the tracks `sim/0`, `sim/1` …, and some for nodes and links."""
+    regions = sorted({node.region for node in topology.nodes})
     tables: dict[str, Any] = {"rule": [], "link": [], "peering": []}
     for number in range(6):
         if rng.random() < 0.6:
             rule: dict[str, Any] = {"tracks": f"sim/{number}/*"}
             kind = rng.random()
             if kind < 0.4:
-                rule["inside"] = rng.sample(REGIONS, rng.randint(2, 3))
+                rule["inside"] = rng.sample(regions, rng.randint(2, 3))
             elif kind < 0.8:
-                rule["avoid"] = rng.sample(REGIONS, 1)
+                rule["avoid"] = rng.sample(regions, 1)
             if rng.random() < 0.5:
                 rule["class"] = rng.choice(("gold", "silver", "bronze"))
             tables["rule"].append(rule)
@@ -57,7 +58,7 @@ def random_policy(topology: Topology, rng: Random) -> Policy:
         if kind < 0.4:
             tables["link"].append({"between": pair, "closed": True})
         elif kind < 0.8:
-            tables["link"].append({"between": pair, "transits": [rng.choice(REGIONS)]})
+            tables["link"].append({"between": pair, "transits": [rng.choice(regions)]})
         elif kind < 0.9:
             tables["peering"].append({"between": pair, "allow": False})
     if rng.random() < 0.2:

@@ -122,7 +122,8 @@ def regions(
 
     Vias are dealt to the regions in turn, at least one each. An edge peers with two vias of its
     region and with one control server; vias of a region peer with each other, and the first via
-    of each region with those of three others, so that a ring of regions has chords.
+    of each region with those of three others, so that a ring of regions has chords. Without control
+    servers vias keep the subscribes.
     """
     rng = Random(seed)  # noqa: S311 - no secret
     made = []
@@ -131,7 +132,10 @@ def regions(
         here = max(1, vias // count + (number <= vias % count))
         made.append(
             _Region(
-                vias=[_near(centre, number, low, "via", rng) for low in range(1, here + 1)],
+                vias=[
+                    _near(centre, number, low, "via", rng, reflect=not control)
+                    for low in range(1, here + 1)
+                ],
                 edges=[
                     _near(centre, number, 1000 + low, "edge", rng)
                     for low in range(1, edges_per_region + 1)
@@ -165,7 +169,13 @@ def _chords(count: int) -> list[tuple[int, int]]:
 
 
 def _near(
-    centre: tuple[float, float], region: int, low: int, kind: Literal["edge", "via"], rng: Random
+    centre: tuple[float, float],
+    region: int,
+    low: int,
+    kind: Literal["edge", "via"],
+    rng: Random,
+    *,
+    reflect: bool = False,
 ) -> Node:
     latitude, longitude = centre
     return Node(
@@ -174,6 +184,7 @@ def _near(
         region=f"region {region}",
         latitude=latitude + rng.uniform(-1, 1),
         longitude=longitude + rng.uniform(-1, 1),
+        reflect=reflect,
     )
 
 
@@ -220,6 +231,41 @@ def with_clients(
         for _ in range(subscribers)
     ]
     return msgspec.structs.replace(topology, publishers=tuple(made), subscribers=tuple(wanted))
+
+
+def with_spokes(topology: Topology, share: float, seed: int) -> Topology:
+    """Besides its links, some between edges of different regions, as hubs and spokes have them."""
+    rng = Random(seed)  # noqa: S311 - no secret
+    edges = [node for node in topology.nodes if node.type == "edge"]
+    spokes = [
+        _plain(a, b)
+        for number, a in enumerate(edges)
+        for b in edges[number + 1 :]
+        if a.region != b.region and rng.random() < share
+    ]
+    return msgspec.structs.replace(topology, links=(*topology.links, *spokes))
+
+
+def with_audiences(topology: Topology, tracks: int, most: int, seed: int) -> Topology:
+    """Tracks at random edges, each wanted by up to so many edges in some of the other regions."""
+    rng = Random(seed)  # noqa: S311 - no secret
+    edges: dict[str, list[Node]] = {}
+    for node in topology.nodes:
+        if node.type == "edge":
+            edges.setdefault(node.region, []).append(node)
+    publishers, subscribers = [], []
+    for number in range(tracks):
+        home = rng.choice(sorted(edges))
+        namespace = ["sim", str(number)]
+        publishers.append(
+            Publisher(node=rng.choice(edges[home]).id, namespace=namespace, name="track")
+        )
+        for region in rng.sample(sorted(edges), rng.randint(2, len(edges))):
+            some = rng.sample(edges[region], rng.randint(1, min(most, len(edges[region]))))
+            subscribers += [Subscriber(node=it.id, namespace=namespace) for it in some]
+    return msgspec.structs.replace(
+        topology, publishers=tuple(publishers), subscribers=tuple(subscribers)
+    )
 
 
 def _node_id(high: int, low: int) -> NodeId:
