@@ -1,0 +1,132 @@
+"""What relays say of themselves counts when it has lasted: so a network does not swing."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from laps.routing.conditions import (
+    BETTER_S,
+    LOAD_STEP,
+    LOSS_STEP,
+    MARGIN,
+    NOTABLE,
+    SPREAD,
+    WORSE_S,
+    Conditions,
+    fullness,
+    limit,
+)
+from laps.types import NodeId, NodeMetrics, Reachability
+
+A, B = NodeId(1), NodeId(2)
+
+
+def metrics(load: float, loss: float = 0.0, node_id: NodeId = A, **fields: int) -> NodeMetrics:
+    said = {"capacity_bps": 0, "egress_bps": 0, **fields}
+    links = (Reachability(B, 10_000, loss),)
+    return NodeMetrics(1, node_id, load, said["capacity_bps"], said["egress_bps"], "", (), links)
+
+
+class Heard:
+    """One relay's figures, as it tells them each second."""
+
+    def __init__(self, load: float = 0.3, loss: float = 0.0) -> None:
+        self.now = 100.0
+        self.conditions = Conditions()
+        self.conditions.heard(metrics(load, loss), self.now)
+        self.conditions.tick(self.now)
+
+    def say(self, seconds: float, load: float = 0.3, loss: float = 0.0) -> None:
+        for _ in range(round(seconds)):
+            self.now += 1.0
+            self.conditions.heard(metrics(load, loss), self.now)
+            self.conditions.tick(self.now)
+
+
+def test_the_first_word_of_a_relay_counts_at_once_and_that_of_a_link_when_it_has_lasted() -> None:
+    heard = Heard(0.9, 0.1)
+    assert heard.conditions.load(A) == 0.9
+    assert heard.conditions.loss(A, B) == 0.0
+    heard.say(WORSE_S + 1, 0.9, 0.1)
+    assert heard.conditions.loss(A, B) == 0.1
+    assert heard.conditions.load(B) == heard.conditions.loss(B, A) == 0.0
+
+
+@pytest.mark.parametrize(("load", "wait_s"), [(0.8, WORSE_S), (0.1, BETTER_S)])
+def test_worse_counts_after_a_while_and_better_after_a_longer_one(
+    load: float, wait_s: float
+) -> None:
+    heard = Heard(0.4)
+    heard.say(wait_s, load)
+    assert heard.conditions.load(A) == 0.4
+    heard.say(1, load)
+    assert heard.conditions.load(A) == load
+
+
+def test_what_differs_by_less_than_a_step_is_the_same() -> None:
+    heard = Heard(0.4)
+    version = heard.conditions.version
+    heard.say(100, 0.4 + 0.9 * LOAD_STEP, 0.9 * LOSS_STEP)
+    assert (heard.conditions.load(A), heard.conditions.loss(A, B)) == (0.4, 0.0)
+    assert heard.conditions.version == version
+    assert heard.conditions.deadline() is None
+
+
+def test_a_figure_that_goes_up_and_down_counts_as_it_was() -> None:
+    heard = Heard(0.4)
+    for _ in range(30):
+        heard.say(WORSE_S - 1, 0.9)
+        heard.say(WORSE_S - 1, 0.4)
+    assert heard.conditions.load(A) == 0.4
+
+
+def test_one_that_turns_from_worse_to_better_begins_anew() -> None:
+    heard = Heard(0.4)
+    heard.say(WORSE_S - 1, 0.9)
+    heard.say(BETTER_S - 1, 0.1)
+    assert heard.conditions.load(A) == 0.4
+    heard.say(2, 0.1)
+    assert heard.conditions.load(A) == 0.1
+
+
+def test_those_are_named_that_a_way_may_depend_on() -> None:
+    conditions = Conditions()
+    conditions.heard(metrics(0.0), 0.0)
+    conditions.heard(metrics(0.8 * NOTABLE), 0.0)
+    assert conditions.tick(WORSE_S + 1) == set()
+    conditions.heard(metrics(0.9), 10.0)
+    assert conditions.deadline() == 10.0 + WORSE_S
+    assert conditions.tick(10.0 + WORSE_S) == {A}
+    assert conditions.concern(B, (A,))
+    assert not conditions.concern(A, (B,))
+
+
+def test_a_relay_that_is_gone_is_forgotten_with_its_links() -> None:
+    heard = Heard(0.9, 0.5)
+    heard.say(1, 0.1, 0.1)
+    heard.conditions.gone(A)
+    assert (heard.conditions.load(A), heard.conditions.loss(A, B)) == (0.0, 0.0)
+    assert heard.conditions.deadline() is None
+    assert len(heard.conditions) == 0
+
+
+@pytest.mark.parametrize(
+    ("load", "capacity_bps", "egress_bps", "full"),
+    [(0.4, 0, 10**9, 0.4), (0.1, 1000, 800, 0.8), (0.9, 1000, 800, 0.9), (0.5, 100, 300, 1.0)],
+)
+def test_a_relay_is_as_full_as_the_fuller_of_its_time_and_its_line(
+    load: float, capacity_bps: int, egress_bps: int, full: float
+) -> None:
+    said = metrics(load, capacity_bps=capacity_bps, egress_bps=egress_bps)
+    assert fullness(said) == full
+
+
+def test_flows_leave_a_full_relay_one_after_the_other() -> None:
+    limits = sorted(limit(0.8, serial, A) for serial in range(1000))
+    assert 0.8 <= limits[0] < 0.8 + SPREAD / 20
+    assert 0.8 + SPREAD * 0.95 < limits[-1] <= 0.8 + SPREAD
+    assert max(b - a for a, b in pairwise(limits)) < SPREAD / 20
+    # Whoever leaves at the lowest limit is not back while others are still there.
+    assert limits[-1] - MARGIN < limits[0]
