@@ -54,6 +54,8 @@ class Scene:
 @contextmanager
 def relay(logs: Path, node: str, *args: str) -> Iterator[RelayProcess]:
     given = ("--node-id", node, "--admin", ANY, "--no-discovery", *PLACES[node], *args)
+    if (config := logs / "relay.toml").exists():
+        given = ("--config", str(config), *given)
     with relay_process(logs / f"{node}.log", *given) as process:
         yield process
 
@@ -105,6 +107,10 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         place = logs / "place"
         place.mkdir(mode=0o700)
         patch.setenv("LAPS_PLACE", str(place))
+        (logs / "policy.toml").write_text('[[rule]]\ntracks = "demo/<b>/*"\nclass = "gold"\n')
+        # On one machine the way by the Via may look long: nobody is to dial a shorter one.
+        keeping = f'[policy]\nfile = "{logs / "policy.toml"}"\n[demand]\nsessions = 0\n'
+        (logs / "relay.toml").write_text(keeping)
         relays: dict[str, RelayProcess] = {}
         relays["1:2"] = stack.enter_context(relay(logs, "1:2", "--type", "via", "--reflect"))
         for node in ("1:1", "1:3", "1:4"):
@@ -212,6 +218,22 @@ def test_a_click_on_a_track_lights_its_tree_and_another_one_ends_it(page: Page) 
     page.keyboard.press("Escape")
     expect(page.locator(".link.copies")).to_have_count(0)
     expect(page.locator("#chosen")).to_be_hidden()
+
+
+def test_a_track_has_its_class_and_its_tree_the_colour_of_it(page: Page) -> None:
+    row = page.locator("#tracks tr", has_text="clock")
+    expect(row.locator(".service")).to_have_text("gold", timeout=WAIT_MS)
+    accent = "it => getComputedStyle(it).getPropertyValue('--accent').trim()"
+    row.locator("button").click()
+    expect(page.locator(".link.copies")).to_have_count(2, timeout=WAIT_MS)
+    gold = page.locator("#topology").evaluate(accent)
+    other = page.locator("#tracks tr", has_text="script")
+    expect(other.locator(".service")).to_have_text("silver")
+    other.locator("button").click()
+    expect(page.locator("#topology")).to_have_attribute("data-service", "silver")
+    assert page.locator("#topology").evaluate(accent) != gold
+    page.keyboard.press("Escape")
+    expect(page.locator("#topology")).to_have_attribute("data-service", "")
 
 
 def test_a_track_that_goes_nowhere_lights_its_relay_alone(page: Page) -> None:

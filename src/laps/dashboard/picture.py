@@ -69,6 +69,7 @@ class Topology:
         row["packets"] += rate(("packets", peer.node))
         row["lost"] += rate(("lost", peer.node))
         row["queue_bytes"] = max(row["queue_bytes"], peer.queue_bytes)
+        row["on_demand"] = row["on_demand"] or peer.on_demand
         if row["mode"] != "both":
             same = row["mode"] in ("", peer.mode)
             row["mode"] = peer.mode if same else "both"
@@ -118,7 +119,8 @@ def _hops(relays: Iterable[Relay]) -> set[tuple[str, str]]:
 def _link(one: str, other: str) -> Row:
     a, b = sorted((one, other), key=_order)
     zero: Row = {"ab_bps": 0, "ba_bps": 0, "packets": 0.0, "lost": 0.0, "queue_bytes": 0}
-    return {"id": f"{a} {b}", "a": a, "b": b, "state": "live", "mode": "", "srtt_us": None} | zero
+    words: Row = {"state": "live", "mode": "", "on_demand": ""}
+    return {"id": f"{a} {b}", "a": a, "b": b, "srtt_us": None} | words | zero
 
 
 def _key(one: str, other: str) -> str:
@@ -147,10 +149,12 @@ def tracks_of(relays: Sequence[Relay]) -> list[Row]:
         for key, track in relay.tracks.items():
             row = rows.get(key)
             if row is None:
-                row = rows[key] = {"track": key, "namespace": "", "name": "", "rate_bps": 0}
-                row |= {"publishers": 0, "subscribers": 0, "relays": 0, "lost_objects": 0}
+                row = rows[key] = {"track": key, "namespace": "", "name": "", "service": ""}
+                row |= {"rate_bps": 0, "publishers": 0, "subscribers": 0}
+                row |= {"relays": 0, "lost_objects": 0}
             if track.name or track.namespace:
                 row["namespace"], row["name"] = track.namespace, track.name
+            row["service"] = row["service"] or track.service
             # Each relay on the way receives it once: the fastest is what its publisher sends.
             row["rate_bps"] = max(row["rate_bps"], round(8 * relay.track_rates.get(key)))
             row["publishers"] += track.publishers

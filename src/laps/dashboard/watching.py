@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from laps.admin.client import AdminError, NotFound, Refused, TimedOut, Unreachable, Unreadable
 from laps.admin.schema.clients import Clients, Closes
+from laps.admin.schema.decisions import Demand, PolicyLines
 from laps.admin.schema.network import Nodes, Peers
 from laps.admin.schema.relay import Counters, Events, Node
 from laps.admin.schema.tracks import Arrival, Tracks
@@ -49,6 +50,8 @@ SHOWN: dict[str, type[Page]] = {
     "nodes": Nodes,
     "tracks": Tracks,
     "clients": Clients,
+    "demand": Demand,
+    "policy": PolicyLines,
     "counters": Counters,
     "closes": Closes,
 }

@@ -81,6 +81,14 @@ def test_two_nodes_that_peer_for_control_and_for_data_peer_for_both() -> None:
     assert Topology().links([one])[0]["mode"] == "both"
 
 
+def test_a_link_that_nobody_configured_says_why_it_is_there_whichever_end_dialled() -> None:
+    one, two = relay("1:1", "edge", Peer(node="1:2")), relay("1:2", "via", Peer(node="1:1"))
+    assert Topology().links([one, two])[0]["on_demand"] == ""
+    why = "4 copies into east where 2 may go"
+    again(two, Peer(node="1:1", on_demand=why))
+    assert Topology().links([one, two])[0]["on_demand"] == why
+
+
 def test_the_links_of_a_relay_that_died_stay_dashed_until_it_lives() -> None:
     topology = Topology()
     one, two = relay("1:1", "edge", Peer(node="1:2")), relay("1:2", "edge", Peer(node="1:1"))
@@ -167,6 +175,14 @@ def test_tracks_are_named_by_who_knows_the_name_and_the_fastest_is_first() -> No
     rows = tracks_of([edge, via, other])
     assert [(row["name"], row["rate_bps"]) for row in rows] == [("fast", 72), ("slow", 40)]
     assert (rows[0]["relays"], rows[0]["subscribers"]) == (3, 3)
+
+
+def test_a_track_has_the_class_that_its_publisher_s_relay_says() -> None:
+    one, two = relay("1:1"), relay("1:2")
+    one.hold_tracks(Tracks(tracks=[Track(track="aa")]), 0.0)
+    two.hold_tracks(Tracks(tracks=[Track(track="aa", service="gold")]), 0.0)
+    for order in ([one, two], [two, one]):
+        assert [row["service"] for row in tracks_of(order)] == ["gold"]
 
 
 def test_a_search_wants_each_word_in_the_name_or_the_hash() -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from laps.admin.rows.relay import Wall
     from laps.relay.relay import Relay
     from laps.routing import flows
-    from laps.types import NodeId
+    from laps.types import NodeId, TrackName
 
 # This many streams are counted between two chances for others: half a millisecond.
 STREAMS_A_TURN: Final = 2000
@@ -54,7 +54,8 @@ def track(relay: Relay, key: TrackKey) -> Track | None:
     meter = meter_of(relay, key, live)
     if meter is None and not is_known(relay, key):
         return None
-    namespace, name = track_texts(name_of_track(relay, key, live))
+    full_name = name_of_track(relay, key, live)
+    namespace, name = track_texts(full_name)
     publishers = 0 if live is None else len(live.publishers)
     flows = flows_of(relay, live, meter)
     ingress = {node for flow in flows if (node := origin_of(relay, flow)) is not None}
@@ -65,7 +66,7 @@ def track(relay: Relay, key: TrackKey) -> Track | None:
         track=hash_text(key),
         namespace=namespace,
         name=name,
-        service=next((flow.terms.service for flow in flows if flow.terms.service), ""),
+        service=_service(relay, flows, full_name if publishers else None),
         origin=bool(publishers),
         publishers=publishers,
         subscribers=0 if live is None else len(live.subscribers),
@@ -79,6 +80,12 @@ def track(relay: Relay, key: TrackKey) -> Track | None:
         lost_objects=0 if meter is None else meter.lost,
         largest=None if largest is None else (largest.group, largest.object),
     )
+
+
+def _service(relay: Relay, flows: list[flows.Flow], name: TrackName | None) -> str:
+    """The class of a track: as relays before this one say, or by the policy for one from here."""
+    told = next((flow.terms.service for flow in flows if flow.terms.service), "")
+    return told or ("" if name is None else relay.weighing.policy.terms(name).service)
 
 
 def one_track(relay: Relay, key: TrackKey, wall: Wall) -> OneTrack | None:

@@ -47,7 +47,7 @@ export class TrackList {
 
 function newRow(track) {
   const row = element("tr", { "data-track": track.track });
-  const button = element("button", { type: "button", class: "row" }, element("span", { class: "space" }), element("span", { class: "name" }), element("span", { class: "lost" }));
+  const button = element("button", { type: "button", class: "row" }, element("span", { class: "space" }), element("span", { class: "name" }), element("span", { class: "service" }), element("span", { class: "lost" }));
   row.append(element("td", {}, button), element("td", { class: "number" }), element("td", { class: "number" }));
   return row;
 }
@@ -58,7 +58,9 @@ function fillRow(row, track, chosen) {
   const named = track.namespace || track.name;
   button.children[0].textContent = named ? visible(track.namespace) : "name not known";
   button.children[1].textContent = named ? visible(track.name) : `#${track.track}`;
-  button.children[2].textContent = track.lost_objects ? `${count(track.lost_objects)} lost` : "";
+  button.children[2].textContent = visible(track.service);
+  button.children[2].dataset.service = track.service;
+  button.children[3].textContent = track.lost_objects ? `${count(track.lost_objects)} lost` : "";
   button.title = `${trackName(track)}, at ${many(track.relays, "relay")}`;
   button.setAttribute("aria-pressed", chosen);
   row.classList.toggle("chosen", chosen);

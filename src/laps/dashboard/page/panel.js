@@ -61,6 +61,25 @@ const TABLES = {
     ],
     none: "It has no clients.",
   },
+  demand: {
+    columns: [
+      ["kind", (row) => row.kind],
+      ["node", (row) => row.node || row.contact],
+      ["state", (row) => row.state],
+      ["region", (row) => row.region || "–"],
+      ["helps", (row) => count(row.flows), true],
+      ["why", (row) => row.why, "long"],
+    ],
+    none: "It has dialled nobody on demand.",
+  },
+  policy: {
+    columns: [
+      ["table", (row) => row.kind.replaceAll("_", " ")],
+      ["of", (row) => row.what, "long"],
+      ["holds", (row) => row.holds, "long"],
+    ],
+    none: "It has no policy: everything is allowed.",
+  },
   counters: {
     rows: (answer) =>
       Object.entries(answer).flatMap(([room, counters]) =>

@@ -2,7 +2,7 @@
 // the next, so that what has the focus or is being clicked stays.
 
 import { fit, graphLayout, mapLayout, placed, project } from "./layout.js";
-import { STEPS, many, ms, percent, rate, step, time } from "./format.js";
+import { STEPS, many, ms, percent, rate, step, time, visible } from "./format.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const SIZE = 9;
@@ -62,6 +62,7 @@ export class Topology {
     this.place(nodes, links, width, height);
     this.lit = tree && litBy(tree);
     this.root.classList.toggle("lit", Boolean(this.lit));
+    this.root.dataset.service = (tree && tree.service) || "";
     this.turnNames(nodes, width, height);
     const shown = links.filter((link) => this.positions.has(link.a) && this.positions.has(link.b));
     this.keep("links", shown, () => this.newLink(), (made, link) => this.drawLink(made, link));
@@ -124,12 +125,13 @@ export class Topology {
     line.setAttribute("d", path);
     if (copies) line.setAttribute("marker-end", "url(#arrow)");
     else line.removeAttribute("marker-end");
-    made.setAttribute("class", `link ${link.state} ${link.mode || "unknown"} step-${step(flow)}${copies ? " copies" : ""}`);
+    made.setAttribute("class", `link ${link.state} ${link.mode || "unknown"} step-${step(flow)}${link.on_demand ? " demand" : ""}${copies ? " copies" : ""}`);
     made.dataset.link = link.id;
     made.dataset.copies = copies ? copies.copies : 0;
     const lost = link.packets > 0 ? `, ${percent(Math.min(1, link.lost / link.packets))} lost` : "";
     const words = link.state === "dead" ? "gone" : `${ms(link.srtt_us)}, ${link.a} → ${link.b} ${rate(link.ab_bps)}, back ${rate(link.ba_bps)}${lost}`;
-    setText(made.children[0], `${link.a} – ${link.b}${link.mode ? ` (${link.mode})` : ""}: ${words}`);
+    const why = link.on_demand && link.state !== "dead" ? `, on demand: ${visible(link.on_demand)}` : "";
+    setText(made.children[0], `${link.a} – ${link.b}${link.mode ? ` (${link.mode})` : ""}: ${words}${why}`);
   }
 
   // A flat arc that ends `short` pixels before the node it leads to.
@@ -330,12 +332,14 @@ export function drawLegend(root, { onControl }) {
     picture.append(svg("path", { class: "line", d: "M1 4H17" }));
     return entry(picture, words);
   });
+  const demand = svg("svg", { viewBox: "0 0 18 8", class: "bar link live demand step-1", "aria-hidden": "true" });
+  demand.append(svg("path", { class: "line", d: "M1 4H17" }));
   const box = document.createElement("input");
   Object.assign(box, { type: "checkbox", checked: true, id: "control-links" });
   box.addEventListener("change", () => onControl(box.checked));
   const label = document.createElement("label");
   label.append(box, " control links");
-  root.append(group("roles", roles), group("rates", rates), label);
+  root.append(group("roles", roles), group("rates", rates), group("demand-links", [entry(demand, "on demand")]), label);
 }
 
 function entry(picture, words) {
