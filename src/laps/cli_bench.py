@@ -326,6 +326,34 @@ def bench_hostile_command(
         raise typer.Exit(1)
 
 
+@bench.command("deciding", epilog="Example: laps bench deciding --nodes 200 --regions 8 --seed 1")
+def bench_deciding_command(
+    nodes: Annotated[
+        int, typer.Option(min=8, max=2000, metavar="N", help="So many relays, an eighth are Vias.")
+    ] = 60,
+    regions: Annotated[int, typer.Option(min=2, max=50, metavar="N", help="In so many.")] = 4,
+    seed: Annotated[int, typer.Option(metavar="N", help="The same gives the same.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """What a network saves that decides by itself: copies and delays, without and with it.
+
+    Simulated, so that the figures are the same on any machine. Exit status 1 if it takes more
+    copies between regions than without.
+    """
+    from laps.bench import deciding as bench_deciding
+
+    if nodes < 2 * regions:
+        raise ConfigError(f"--nodes {nodes}: {regions} regions want {2 * regions} at least")
+    with err.status("simulating") as status:
+        found = bench_deciding.compare(nodes, regions, seed, status.update)
+    if as_json:
+        _print_line(json.dumps(found.to_mapping(), indent=2))
+    else:
+        out.print(bench_deciding.table(found))
+    if found.after.long_haul > found.before.long_haul:
+        raise typer.Exit(1)
+
+
 @bench.command("plan", epilog="Example: laps bench plan --generate tracks=20e6,subscriptions=200e6")
 def bench_plan_command(
     generate: Annotated[

@@ -241,3 +241,44 @@ def test_what_goaway_names_is_a_word_that_counts_once() -> None:
     relay.demand.peer_leaves(peer, "2:9", net.now)
     net.run(3.0)
     assert sessions(net, "1:1") == {}
+
+
+def test_a_via_takes_one_copy_of_two_while_the_hub_is_full() -> None:
+    net = network(*far_region(), ["2:1", "2:2"])
+    net.run(3.0)
+    began = net.now
+    net.run(12.0)
+    assert sessions(net, "1:1") == {}, "two copies may go"
+    hub = net.nodes[parse_node_id("1:1")]
+    hub.load = lambda: 1.0
+    net.run(15.0)
+    assert sessions(net, "1:1") == {"2:9": State.UP}
+    since = net.now
+    net.run(5.0)
+    assert copies_into(net, since, "east") == 1.0
+    # A little less is no reason to go back.
+    hub.load = lambda: 0.85
+    net.run(30.0)
+    assert sessions(net, "1:1") == {"2:9": State.UP}
+    hub.load = lambda: 0.1
+    net.run(60.0)
+    assert "2:9" not in peers(net, "1:1")
+    since = net.now
+    net.run(5.0)
+    assert copies_into(net, since, "east") == 2.0
+    check_all_came(net, began + 2.0, net.now - 2.0)
+
+
+def test_a_via_takes_one_copy_of_two_where_the_spokes_lose_much() -> None:
+    nodes, links = far_region()
+    lossy = [
+        msgspec.structs.replace(it, loss=0.15) if it.a == parse_node_id("1:1") else it
+        for it in links
+    ]
+    net = network(nodes, lossy, ["2:1", "2:2"])
+    net.run(25.0)
+    assert sessions(net, "1:1") == {"2:9": State.UP}
+    since = net.now
+    net.run(5.0)
+    assert copies_into(net, since, "east") == 1.0
+    check_all_came(net, since, net.now - 2.0)

@@ -6,10 +6,12 @@ long as policy says nothing). Otherwise a Via takes one copy, and sends it on. S
 a publisher here, and each region that it goes to:
 
     copies into the region   ways                        what follows
-    more than fan_out        a Via there leads on        the ways by the Via are named to the router
+    more than may            a Via there leads on        the ways by the Via are named to the router
                              none leads to the Via       the Via is dialled
-    fan_out or fewer         too long for the class      the s-relay is dialled, or, where that is
+    so many or fewer         too long for the class      the s-relay is dialled, or, where that is
                                                          too many, a Via there
+
+So many may go as policy says (`fan_out`), and one where this relay is full or a link loses much.
 
 Ways are those that there would be without sessions on demand, so that what a session changes does
 not take away the reason for it. Those that policy or a plan names are left as they are. What has
@@ -247,7 +249,10 @@ class Demand:
         """Have a Via take one copy for a region; the targets that it sends on to."""
         entries = {it: self._entry(way_of(path), region) for it, path in ways.items()}
         copies = len(set(entries.values()))
-        if copies <= flow.terms.fan_out or len(ways) < 2:
+        if copies < 2 or len(ways) < 2:
+            return ()
+        burden = self._burden(flow, region, ways)
+        if copies <= flow.terms.fan_out and burden is None:
             return ()
         chosen = self._via(flow, region, ways, found)
         if chosen is None:
@@ -257,7 +262,7 @@ class Demand:
         after = len({by_via if it in covered else entries[it] for it in ways})
         if after >= copies:
             return ()
-        why = f"{copies} copies into {region} where {flow.terms.fan_out} may go"
+        why = f"{copies} copies into {region} where {burden or f'{flow.terms.fan_out} may go'}"
         if reach is None:
             self._need(via, why, len(covered), found, at_once=True)
             return ()
@@ -270,6 +275,19 @@ class Demand:
             # It may be a session on demand: it stays.
             self._need(via, why, len(covered), found, at_once=True)
         return covered
+
+    def _burden(self, flow: Flow, region: str, ways: Mapping[NodeId, PathCandidate]) -> str | None:
+        """Why one copy is enough; None where hub and spoke is fine."""
+        terms, here = flow.terms, self._self_id
+        is_spared = (flow.serial, region) in self._last.vias
+        most = limit(terms.max_load, flow.serial, here) - (MARGIN if is_spared else 0.0)
+        if (load := self._conditions.load(here)) > most:
+            return f"one may go: this relay is {load:.0%} full"
+        bound = terms.max_loss * (WELL_WITHIN if is_spared else 1.0)
+        for path in ways.values():
+            if (loss := self._conditions.loss(here, path.peer_id)) > bound:
+                return f"one may go: {loss:.1%} is lost to {format_node_id(path.peer_id)}"
+        return None
 
     def _entry(self, way: Way, region: str) -> tuple[NodeId, NodeId]:
         """The link by which a way comes into a region."""
