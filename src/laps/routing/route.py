@@ -101,7 +101,8 @@ class Router:
         self.plan = NO_PLAN
         "Laid over selection for the tracks of our own publishers."
         self.steered: set[NodeId] = set()
-        "Nodes that some flow reaches by another way than selection's, or by none."
+        """Nodes that some flow reaches by another way than selection's, or by none, or not by the way
+        that somebody names. Other links may be all that is missing."""
         self.namers: tuple[Namer, ...] = ()
         "Who else names ways, the first of them before the others."
         self._self_id = self_id
@@ -203,7 +204,9 @@ class Router:
         allowed = [it for it in known if against[it.way] is None]
         refusals = [why for why in against.values() if why is not None]
         if not allowed:
-            self.counters.unmet_plans += named is not None
+            if named is not None:
+                self.counters.unmet_plans += 1
+                self.steered.add(node_id)
             return self._no_way(node_id, paths, origin, refusals)
         shortest_us = min(it.path.srtt_us for it in allowed)
         chosen = min(allowed, key=lambda it: self._weight(flow, node_id, it, named, shortest_us))
@@ -213,7 +216,8 @@ class Router:
         if refusals:
             words.append(f"{len(refusals)} not allowed: {refusals[0]}")
         is_usual = usual is not None and chosen.path is usual.path
-        if not is_usual:
+        is_unmet = named is not None and _in_common(chosen.way, named) <= len(named.vias)
+        if is_unmet or not is_usual:
             self.steered.add(node_id)
         is_named = terms.is_bound or not is_usual or (named is not None and named.is_exact)
         return Route(

@@ -198,6 +198,19 @@ def test_where_the_plan_is_not_met_selection_decides_and_that_is_counted(
     assert world.counted == (0, 1)
 
 
+def test_a_plan_that_is_not_met_is_tried_again_when_there_are_other_links(world: TwoWays) -> None:
+    named = parse_node_id("2:9")
+    world.follow(named)
+    assert world.route().link == world.near
+    # Weighing has these decided anew whenever links come or go.
+    assert world.router.steered == {TARGET}
+    world.router.steered.clear()
+    session = world.link(named, 5)
+    world.leads(session, TARGET)
+    assert taken(world.route()) == (session, named, "plan 3 says by 2:9")
+    assert world.router.steered == set()
+
+
 def test_a_planned_peer_that_leaves_is_still_the_way_to_itself(world: TwoWays) -> None:
     straight = world.link(TARGET, 500)
     world.leads(straight, TARGET)
@@ -212,6 +225,7 @@ def test_a_plan_without_any_way_counts_as_both() -> None:
     world.follow(FAR)
     assert taken(world.route()) == (None, None, "no way leads there")
     assert world.counted == (1, 1)
+    assert world.router.steered == {TARGET}
 
 
 @pytest.mark.parametrize(
