@@ -143,6 +143,43 @@ def test_an_s_relay_behind_a_long_way_is_dialled_and_let_go_again() -> None:
     check_all_came(net, began, net.now - 2.0)
 
 
+def test_an_s_relay_that_probes_do_not_reach_well_is_not_dialled() -> None:
+    nodes = [
+        node("1:1", "west", (0, -20)),
+        node("1:2", "east", (0, 20)),
+        node("1:3", "south", (-60, 0)),
+    ]
+    net = network(nodes, [link("1:1", "1:3", 60), link("1:3", "1:2", 60)], ["1:2"])
+    pair = frozenset(map(parse_node_id, ("1:1", "1:2")))
+    net.underlay.losses[pair] = 0.3
+    net.run(100.0)
+    net.follow_policy(POLICY)
+    net.run(60.0)
+    assert sessions(net, "1:1") == {}
+    relay = net.nodes[parse_node_id("1:1")].relay
+    assert relay is not None
+    assert relay.probing.wanted == {parse_node_id("1:2")}, "it is probed all the more"
+    del net.underlay.losses[pair]
+    net.run(200.0)
+    assert sessions(net, "1:1") == {"1:2": State.UP}
+
+
+def test_a_via_that_probes_do_not_reach_well_takes_no_copies() -> None:
+    net = network(*far_region(), ["2:1", "2:2", "2:3", "2:4"])
+    net.underlay.losses[frozenset(map(parse_node_id, ("1:1", "2:9")))] = 0.5
+    net.run(1.0)
+    relay = net.nodes[parse_node_id("1:1")].relay
+    assert relay is not None
+    relay.demand.configure(DemandSettings(sessions=0), net.now)
+    net.run(100.0)
+    relay.demand.configure(SETTINGS.demand, net.now)
+    net.run(30.0)
+    assert sessions(net, "1:1") == {}
+    net.underlay.losses.clear()
+    net.run(200.0)
+    assert sessions(net, "1:1") == {"2:9": State.UP}
+
+
 def test_hub_and_spoke_where_a_via_could_not_be_in_time_or_is_forbidden() -> None:
     nodes, links = far_region()
     net = network(nodes, links, ["2:1", "2:2", "2:3", "2:4"])

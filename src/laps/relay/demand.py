@@ -36,7 +36,7 @@ from laps.routing.ways import Allowed, way_of
 from laps.types import NodeType, PeerMode, format_node_id
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from laps.infobase.nodes import Nodes, PathCandidate
     from laps.relay.on_demand import OnDemand
@@ -62,13 +62,19 @@ WELL_WITHIN: Final = 0.85
 
 
 class Places(Protocol):
-    """What is known of round trips."""
+    """What is known of the paths to nodes, peers or not."""
 
     def round_trip(self, a: NodeId, b: NodeId) -> float | None:
         """About how many seconds a round trip between two nodes takes; None: nobody can tell."""
 
     def best_vias(self, node_id: NodeId) -> tuple[NodeId, ...]:
         """The Vias that a node would be reached by, best first, as it says."""
+
+    def loss(self, node_id: NodeId) -> float:
+        """What the path to a node that is no peer loses at least, as probes show."""
+
+    def want(self, node_ids: Iterable[NodeId]) -> None:
+        """Have these nodes probed before others, the first of them above all."""
 
 
 @dataclass(slots=True)
@@ -82,6 +88,8 @@ class _Round:
     spared: int = 0
     known_vias: dict[str, list[NodeId]] = field(default_factory=dict)
     "By region."
+    weighed: Counter[NodeId] = field(default_factory=Counter)
+    "Nodes that would help if their paths were good, and how many would be helped."
 
 
 class Demand:
@@ -197,6 +205,9 @@ class Demand:
     def _act(self, found: _Round, now: float) -> None:
         before, self._last = self._last, found
         found.known_vias.clear()
+        considered = [it for it, _ in found.weighed.most_common() if self._is_no_peer(it)]
+        self._places.want(considered)
+        found.weighed.clear()
         pairs = found.named.items() ^ before.named.items()
         if pairs:
             self._fib.reroute(sorted({node_id for (_, node_id), _ in pairs}))
@@ -321,6 +332,9 @@ class Demand:
             ]
             if len(covered) < 2:
                 continue
+            found.weighed[via] += len(covered)
+            if reach is None and self._places.loss(via) > flow.terms.max_loss:
+                continue
             rank = (-len(covered), via != current, reach is None, there_us, via)
             if best is None or rank < best[0]:
                 best = rank, via, covered, reach
@@ -395,6 +409,8 @@ class Demand:
         late = {
             it: ways[it] for it in ways if it not in spared and self._is_late(terms, it, ways[it])
         }
+        found.weighed.update(late.keys())
+        late = {it: path for it, path in late.items() if self._is_good(terms, it)}
         if not late:
             return
         straight = sum(not path.hops for it, path in ways.items() if it not in late)
@@ -410,7 +426,7 @@ class Demand:
             self._need(chosen[0], why, len(chosen[1]), found)
 
     def _is_late(self, terms: Terms, node_id: NodeId, path: PathCandidate) -> bool:
-        if not path.hops or not self._is_good(terms, node_id):
+        if not path.hops:
             return False
         least_us = self._least_us(node_id, path)
         bound = terms.stretch * least_us + terms.slack_us
@@ -422,7 +438,12 @@ class Demand:
         """Whether data may go straight to a node, and nothing known speaks against it."""
         if self._policy.against_way(terms, (node_id,)) is not None:
             return False
+        if self._is_no_peer(node_id):
+            return self._places.loss(node_id) <= terms.max_loss
         return self._conditions.loss(self._self_id, node_id) <= terms.max_loss
+
+    def _is_no_peer(self, node_id: NodeId) -> bool:
+        return node_id not in self._links.peers
 
     def _least_us(self, node_id: NodeId, path: PathCandidate) -> float:
         """The shortest round trip to a node that there could be."""

@@ -29,7 +29,7 @@ from laps.types import NodeType, format_node_id
 from laps.wire.metric_fields import MAX_CANDIDATES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from laps.infobase.metrics import Metrics
     from laps.infobase.nodes import Nodes
@@ -140,6 +140,15 @@ class Places:
         """The Vias that a node would be reached by, best first, as it says."""
         metrics = self._metrics.get(node_id)
         return () if metrics is None else metrics.best_vias
+
+    def loss(self, node_id: NodeId) -> float:
+        """What the path to a node that is no peer loses at least, as probes show."""
+        probed = self.probing.probed(node_id)
+        return 0.0 if probed is None else probed.least_loss
+
+    def want(self, node_ids: Iterable[NodeId]) -> None:
+        """Have these nodes probed before others, the first of them above all."""
+        self.probing.wanted = set(islice(node_ids, max(1, self._settings.count // 2)))
 
     def said(self, node_id: NodeId) -> tuple[float, float] | None:
         """The latitude and longitude that a node was given; None where it was given none."""

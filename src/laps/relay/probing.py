@@ -47,6 +47,8 @@ LOST_S: Final = 3.0
 
 # The loss is that of so many, eight trains: the last minutes.
 MOST_RESULTS: Final = 32
+# So many of them may be lost by chance.
+BY_CHANCE: Final = 2
 MOST_WIDTHS: Final = 8
 
 # A new train counts a quarter.
@@ -128,6 +130,12 @@ class Probed:
     def loss(self) -> float:
         """The share of the last probes that nobody answered."""
         return self.results.count(False) / len(self.results) if self.results else 0.0
+
+    @property
+    def least_loss(self) -> float:
+        """What the path loses at least, whatever was lost by chance."""
+        beyond = self.results.count(False) - BY_CHANCE
+        return beyond / len(self.results) if beyond > 0 else 0.0
 
 
 class Probing:

@@ -101,7 +101,7 @@ class Router:
         self.plan = NO_PLAN
         "Laid over selection for the tracks of our own publishers."
         self.steered: set[NodeId] = set()
-        """Nodes that some flow reaches by another way than selection's, or by none, or not by the way
+        """Nodes that some flow reaches by another way than selection's, by none, or not by the way
         that somebody names. Other links may be all that is missing."""
         self.namers: tuple[Namer, ...] = ()
         "Who else names ways, the first of them before the others."

@@ -36,6 +36,8 @@ class Underlay:
         self._noise = noise
         self._cables: dict[NodeId, dict[NodeId, tuple[Cable, int]]] = {}
         self._over_cables: dict[NodeId, dict[NodeId, float]] = {}
+        self.losses: dict[frozenset[NodeId], float] = {}
+        "What probes between two nodes lose that no cable joins."
 
     def lay(self, cable: Cable, a: NodeId, b: NodeId) -> None:
         """A cable joins two nodes; the first of several counts."""
@@ -75,7 +77,10 @@ class Underlay:
 
     def _loses(self, a: NodeId, b: NodeId) -> bool:
         joined = self._cables.get(a, {}).get(b)
-        return joined is not None and any(lane.loses() for lane in joined[0].lanes)
+        if joined is not None:
+            return any(lane.loses() for lane in joined[0].lanes)
+        loss = self.losses.get(frozenset((a, b)), 0.0)
+        return loss > 0 and self._clock.rng.random() < loss
 
     def _from(self, source: NodeId) -> dict[NodeId, float]:
         """The fastest way over cables to every node."""

@@ -140,6 +140,19 @@ def test_probing_loss_is_that_of_the_last_probes(world: World) -> None:
     assert found.loss == 0, "what was lost has gone out of sight"
 
 
+def test_probing_some_loss_may_be_chance(world: World) -> None:
+    node_id = world.know(3)
+    it = None
+    for lost in range(4):
+        train = world.train()
+        for number in list(train.numbers)[: TRAIN - (lost > 0)]:
+            world.probing.answered(number, world.now + RTT_S)
+        world.pass_time(LOST_S + 0.1, answer=False)
+        it = world.probing.probed(node_id)
+        assert it is not None
+        assert it.least_loss == (0.0 if lost < 3 else 1 / (4 * TRAIN))
+
+
 def test_probing_answer_that_comes_late_or_twice_or_to_nothing_counts_for_nothing(
     world: World,
 ) -> None:
