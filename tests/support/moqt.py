@@ -82,6 +82,8 @@ class Link:
         self.dropped_streams = 0
         self.pressed = False
         self.crowded = False
+        self.pressed_from = 0
+        "The best class that is pressed, or crowded, where something is."
         self.sent_bytes = 0
         self.paused = False
         self.host = ""
@@ -96,10 +98,18 @@ class Link:
         "What is written is not sent yet."
         self._when_sent: list[Callable[[], None]] = []
 
-    @property
-    def has_room(self) -> bool:
+    def pressed_for(self, order: int) -> bool:
+        return self.pressed and order >= self.pressed_from
+
+    def crowded_for(self, order: int) -> bool:
+        return self.crowded and order >= self.pressed_from
+
+    def has_room_for(self, order: int) -> bool:
         written = sum(len(stream.data) for stream in self.streams)
         return self.room is None or written < self.room
+
+    def reorder(self, stream_id: int, order: int) -> None:
+        raise AssertionError("media goes on unidirectional streams")
 
     def open_stream(self, rank: Rank, ttl_us: int) -> InStream:
         stream = InStream(self._app.dialect, rank, ttl_us)

@@ -84,6 +84,9 @@ class InStream:
     def over(self) -> bool:
         return self.finished or self.stopped or self.reset_code is not None
 
+    def reorder(self, order: int) -> None:
+        self.rank = (*self.rank[:2], order, *self.rank[3:])
+
     def write(self, data: bytes | memoryview, now: float = 0.0) -> bool:
         if self.over:
             return False

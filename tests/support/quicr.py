@@ -63,8 +63,12 @@ class QuicrLink:
         self.wire = _RelayWire(app)
         self.datagrams: list[tuple[bytes, Rank, int]] = []
         self.dropped_streams = 0
+        self.orders: dict[int, int] = {}
+        "The places of the classes that its bidirectional streams have."
         self.pressed = False
         self.crowded = False
+        self.pressed_from = 0
+        "The best class that is pressed, or crowded, where something is."
         self.sent_bytes = 0
         self.paused = False
         self.host = ""
@@ -81,13 +85,21 @@ class QuicrLink:
         "What becomes of datagrams on their way: they are kept until `deliver`."
         self.under_way: list[bytes] = []
 
-    @property
-    def has_room(self) -> bool:
+    def pressed_for(self, order: int) -> bool:
+        return self.pressed and order >= self.pressed_from
+
+    def crowded_for(self, order: int) -> bool:
+        return self.crowded and order >= self.pressed_from
+
+    def has_room_for(self, order: int) -> bool:
         return self.room is None or self.written < self.room
 
     @property
     def has_datagram_room(self) -> bool:
         return self.datagram_room is None or len(self.datagrams) < self.datagram_room
+
+    def reorder(self, stream_id: int, order: int) -> None:
+        self.orders[stream_id] = order
 
     def open_stream(self, rank: Rank, ttl_us: int) -> NoReturn:
         raise AssertionError("no unidirectional stream goes to a QUICR client")

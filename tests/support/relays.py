@@ -21,6 +21,7 @@ from laps.infobase.nodes import SessionId
 from laps.relay.relay import Relay
 from laps.relay.roles import RULES, Role
 from laps.relay.settings import RelaySettings
+from laps.routing.terms import ORDINARY
 from laps.tracks.ports import Answers, Unhurried
 from laps.types import (
     AnnounceInfo,
@@ -102,7 +103,10 @@ class Clock(Protocol):
 class WireStream:
     """A stream of one end of a wire."""
 
-    def __init__(self, end: WireEnd, stream_id: int, priority: int, ttl_us: int) -> None:
+    def __init__(
+        self, end: WireEnd, stream_id: int, priority: int, ttl_us: int, order: int
+    ) -> None:
+        self.order = order
         self._end = end
         self.stream_id = stream_id
         self.priority = priority
@@ -122,6 +126,9 @@ class WireStream:
         self.over = True
         self.data += data
         return self._end.deliver_data(self.stream_id, bytes(data), True)
+
+    def reorder(self, order: int) -> None:
+        self.order = order
 
     def reset(self, code: int, now: float = 0.0) -> None:
         if not self.over:
@@ -149,9 +156,12 @@ class WireEnd:
         self.sent: list[Message] = []
         "Every control message that went out here."
         self.datagrams: list[bytes] = []
+        self.datagram_orders: list[int] = []
         self.ended: list[tuple[int, int]] = []
         self.pressed = False
         self.crowded = False
+        self.pressed_from = 0
+        "The best class that is pressed, or crowded, where something is."
         self.sent_bytes = 0
         "As `Link`: a wire takes everything at once, unless a test says that it does not."
         self.when_flushed: list[Callable[[], None]] = []
@@ -165,6 +175,12 @@ class WireEnd:
         self._uni = count(2 if dialled else 3, 4)
 
     # -- what a relay does with it -----------------------------------------------------------------
+
+    def pressed_for(self, order: int) -> bool:
+        return self.pressed and order >= self.pressed_from
+
+    def crowded_for(self, order: int) -> bool:
+        return self.crowded and order >= self.pressed_from
 
     def open_control(self) -> int:
         return next(self._bidi)
@@ -201,8 +217,8 @@ class WireEnd:
         self.net.post(lambda: self.read(self.unread))
         self.net.run()
 
-    def open_stream(self, priority: int, ttl_us: int) -> WireStream:
-        stream = WireStream(self, next(self._uni), priority, ttl_us)
+    def open_stream(self, priority: int, ttl_us: int, order: int = ORDINARY) -> WireStream:
+        stream = WireStream(self, next(self._uni), priority, ttl_us, order)
         self.streams[stream.stream_id] = stream
         return stream
 
@@ -220,8 +236,9 @@ class WireEnd:
         for call in calls:
             call()
 
-    def send_datagram(self, data: bytes, priority: int) -> None:
+    def send_datagram(self, data: bytes, priority: int, order: int = ORDINARY) -> None:
         self.datagrams.append(data)
+        self.datagram_orders.append(order)
         self._post(lambda there: there.relay.link_datagram(there, data, self.net.now))
 
     def end_stream(self, stream_id: int, code: int) -> None:

@@ -161,6 +161,9 @@ class _Out:
     def reset(self, code: int, now: float) -> None:
         self.over = True
 
+    def reorder(self, order: int) -> None:
+        pass
+
 
 @dataclass(slots=True, eq=False)
 class _Link:
@@ -175,9 +178,14 @@ class _Link:
     expected: NodeId | None = None
     opened_at: float = 0.0
     pressed: bool = False
-    crowded: bool = False
     sent_bytes: int = 0
     control_room: float = float("inf")
+
+    def pressed_for(self, order: int) -> bool:
+        return self.pressed
+
+    def crowded_for(self, order: int) -> bool:
+        return self.pressed
 
     def open_control(self) -> int:
         return 0
@@ -185,13 +193,13 @@ class _Link:
     def send_control(self, stream_id: int, data: bytes) -> None:
         self.sent_bytes += len(data)
 
-    def open_stream(self, priority: int, ttl_us: int) -> OutStream:
+    def open_stream(self, priority: int, ttl_us: int, order: int) -> _Out:
         return _Out()
 
     def when_sent(self, call: Callable[[], None]) -> None:
         call()
 
-    def send_datagram(self, data: bytes, priority: int) -> None:
+    def send_datagram(self, data: bytes, priority: int, order: int) -> None:
         pass
 
     def end_stream(self, stream_id: int, code: int) -> None:

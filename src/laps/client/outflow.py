@@ -126,7 +126,7 @@ class Outflow:
     ) -> _Out:
         track, channel = self.track, self.channel
         priority = track.priority if entry.priority is None else entry.priority
-        rank = (priority, 0, self.alias, *key)
+        rank = (priority, 0, 0, self.alias, *key)
         stream = channel.egress.open(rank, track.ttl_us)
         header = SubgroupHeader(
             self.alias, key[0], key[1], entry.priority, has_extensions, end_of_group

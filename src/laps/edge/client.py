@@ -14,6 +14,7 @@ from math import inf
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from laps.routing.flows import FromClient
+from laps.routing.terms import ORDINARY
 from laps.telemetry.records import NAMESPACE
 from laps.tracks.ports import Answers, OutStream, Pressed
 from laps.tracks.subscription import Subscription
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from laps.wire.moqt.dialect import Dialect
     from laps.wire.moqt.messages import Fetch, Subscribe
 
-Rank = tuple[int, int, int, int, int]
-"""Subscriber's priority, publisher's priority, request, group in the order wanted, subgroup.
+Rank = tuple[int, int, int, int, int, int]
+"""Subscriber's priority, publisher's priority, class, request, group as it is wanted, subgroup.
 
 The smallest go first, but for requests: those take turns."""
 
@@ -60,6 +61,9 @@ class RankedStream(OutStream, Protocol):
     def move(self, rank: Rank) -> None:
         """It has another place from now on."""
 
+    def reorder(self, order: int) -> None:
+        """Its track is of another class of service from now on."""
+
 
 class ClientLink(Pressed, Protocol):
     """The connection to a client."""
@@ -72,12 +76,14 @@ class ClientLink(Pressed, Protocol):
     def dropped_streams(self) -> int:
         """How many streams never began, for want of room."""
 
-    @property
-    def has_room(self) -> bool:
-        """Whether little waits to be sent; `writable` follows when it is so again."""
+    def has_room_for(self, order: int) -> bool:
+        """Whether little waits ahead of a class of service; `writable` follows when it is so."""
 
     def open_stream(self, rank: Rank, ttl_us: int) -> RankedStream:
         """A new stream to the client."""
+
+    def reorder(self, stream_id: int, order: int) -> None:
+        """What a bidirectional stream carries is of a class of service with this place."""
 
     @property
     def datagram_bytes(self) -> int:
@@ -294,10 +300,13 @@ class EdgeClient:
         """As `Pressed.pressed`."""
         return self.link.pressed
 
-    @property
-    def crowded(self) -> bool:
-        """As `Pressed.crowded`."""
-        return self.link.crowded
+    def pressed_for(self, order: int) -> bool:
+        """As `Pressed.pressed_for`."""
+        return self.link.pressed_for(order)
+
+    def crowded_for(self, order: int) -> bool:
+        """As `Pressed.crowded_for`."""
+        return self.link.crowded_for(order)
 
     @property
     def sent_bytes(self) -> int:
@@ -407,8 +416,8 @@ class EdgeClient:
 
     def open_stream(self, track: TrackHash, priority: int, ttl_us: int) -> OutStream:
         """As `Client.open_stream`; a subscription opens its own streams instead."""
-        return self.link.open_stream((DEFAULT_PRIORITY, priority, 0, 0, 0), ttl_us)
+        return self.link.open_stream((DEFAULT_PRIORITY, priority, ORDINARY, 0, 0, 0), ttl_us)
 
     def send_datagram(self, track: TrackHash, data: bytes, priority: int) -> None:
         """As `Client.send_datagram`."""
-        self.link.send_datagram(data, (DEFAULT_PRIORITY, priority, 0, 0, 0), 0)
+        self.link.send_datagram(data, (DEFAULT_PRIORITY, priority, ORDINARY, 0, 0, 0), 0)

@@ -60,9 +60,8 @@ class Asker(Protocol):
     def dialect(self) -> Dialect:
         """What it speaks."""
 
-    @property
-    def has_room(self) -> bool:
-        """Whether little waits to be sent to it."""
+    def has_room_for(self, order: int) -> bool:
+        """Whether little waits to be sent to it ahead of a class of service."""
 
     def answer(self, message: Message, now: float) -> None:
         """Answer its request."""
@@ -265,7 +264,7 @@ class FetchServing:
         self._asker.answer(FetchOk(self._request_id, end, at_end, self._order, properties), now)
         # As urgent as the track itself, with which it takes turns.
         publishers = DEFAULT_PRIORITY if properties.priority is None else properties.priority
-        rank = (self._priority, publishers, self._request_id, 0, 0)
+        rank = (self._priority, publishers, self.track.order, self._request_id, 0, 0)
         self._out = self._asker.open_fetch(self.track, rank)
         self._out.write(encode_fetch_header(FetchHeader(self._request_id)), now)
         self._items = self._arriving(self.start, min(last, largest), now)
@@ -291,7 +290,7 @@ class FetchServing:
         out, asker = self._out, self._asker
         if out is None or self._items is None or self._over:
             return
-        while not out.over and asker.has_room:
+        while not out.over and asker.has_room_for(self.track.order):
             data, is_all = self._portion(self._items, now)
             if data:
                 out.write(data, now)

@@ -39,10 +39,9 @@ class MoqtAsker(EdgeClient):
         """As `Asker.dialect`."""
         return self.session.dialect
 
-    @property
-    def has_room(self) -> bool:
-        """As `Asker.has_room`."""
-        return self.link.has_room
+    def has_room_for(self, order: int) -> bool:
+        """As `Asker.has_room_for`."""
+        return self.link.has_room_for(order)
 
     def answer(self, message: Message, now: float) -> None:
         """As `Asker.answer`."""

@@ -289,10 +289,7 @@ class MoqtSubscription(EdgeSubscription):
             live.add(cut)
 
     def _live(self, cached: CachedStream) -> IncomingStream | None:
-        for stream in self.track.streams.values():
-            if stream.cached is cached:
-                return stream
-        return None
+        return next((it for it in self.track.streams.values() if it.cached is cached), None)
 
     # -- streams -----------------------------------------------------------------------------------
 
@@ -320,10 +317,7 @@ class MoqtSubscription(EdgeSubscription):
         if first:
             out = self._cut(out, header, stream.subgroup, first, (), now)
         elif self.dialect.is_carried:
-            if fin:
-                out.finish(whole, now)
-            else:
-                out.write(whole, now)
+            out.finish(whole, now) if fin else out.write(whole, now)
             return out
         else:
             out.write(encode_subgroup_header(header, self.dialect), now)
@@ -415,7 +409,12 @@ class MoqtSubscription(EdgeSubscription):
     def _rank(self, priority: int | None, group: int, subgroup: int) -> Rank:
         place = group if self.is_in_order else -group
         publishers = DEFAULT_PRIORITY if priority is None else priority
-        return self.priority, publishers, self.request_id, place, subgroup
+        return self.priority, publishers, self.track.order, self.request_id, place, subgroup
+
+    def reorder(self) -> None:
+        """As `Subscription.reorder`."""
+        for _, out in self._outs:
+            out.reorder(self.track.order)
 
     @property
     def track_ttl_us(self) -> int:

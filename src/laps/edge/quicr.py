@@ -20,6 +20,7 @@ from laps.edge.quicr_subscription import QuicrSubscription, check_datagrams
 from laps.edge.quicr_waiting import WaitingStreams
 from laps.edge.quicr_wildcards import Wildcards
 from laps.edge.shares import OverLimit
+from laps.routing.terms import ORDERS
 from laps.sessions.quicr import Closed, QuicrSession
 from laps.tracks.subscription import SubscriptionState
 from laps.wire.moqt.codes import DoneCode
@@ -38,6 +39,8 @@ from laps.wire.quicr.messages import (
 from laps.wire.quicr.names import NameRefused, Pattern, decode_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from laps.edge.client import ClientLink, EdgeSubscription, Watch
     from laps.edge.decisions import Decision
     from laps.edge.edge import Edge
@@ -77,8 +80,7 @@ class QuicrClient(EdgeClient):
         "What it subscribes to with a mask."
         self._publishing = QuicrPublishing(edge, self, self.session)
         self._waiting = WaitingStreams(edge)
-        self._pumping: dict[QuicrSubscription, float] = {}
-        self._was_pressed = False
+        self._was_pressed = ORDERS
         self._closed = False
         edge.client_connected(self)
         edge.client_ready(self)
@@ -122,9 +124,9 @@ class QuicrClient(EdgeClient):
 
     def writable(self, now: float) -> None:
         """There is room to send again."""
-        for subscription in list(self._by_stream.values()):
-            if subscription.queue or subscription.pressed:
-                subscription.pump(now)
+        waiting = [it for it in self._by_stream.values() if it.queue or it.pressed]
+        for subscription in sorted(waiting, key=lambda it: it.track.order):
+            subscription.pump(now)
         for serving in list(self.serving.values()):
             serving.pump(now)
 
@@ -356,19 +358,9 @@ class QuicrClient(EdgeClient):
         track = self._by_stream[message.request_id].track
         self.edge.fetches.begin(history, track, message, start, end, now)
 
-    def pump_at(self, subscription: QuicrSubscription, when: float) -> None:
-        """As `Reader.pump_at`; one alarm for each is enough."""
-        if self._pumping.get(subscription, when + 1) <= when:
-            return
-        self._pumping[subscription] = when
-
-        def pump(now: float) -> None:
-            if self._pumping.get(subscription) == when:
-                del self._pumping[subscription]
-            if not self._closed:
-                subscription.pump(now)
-
-        self.edge.context.at(when, pump)
+    def at(self, when: float, call: Callable[[float], None]) -> None:
+        """As `Reader.at`."""
+        self.edge.context.at(when, call)
 
     def finish(self, subscription: QuicrSubscription) -> None:
         """As `Reader.finish`: the track has ended, and all of it is sent."""
@@ -444,11 +436,19 @@ class QuicrClient(EdgeClient):
     @property
     def pressed(self) -> bool:
         """As `Pressed.pressed`: what waits for a slow reader is in its subscriptions' queues."""
-        return self.link.pressed or any(it.pressed for it in self._subscriptions.values())
+        return self.link.pressed or self._pressed_from() < ORDERS
+
+    def pressed_for(self, order: int) -> bool:
+        """As `Pressed.pressed_for`."""
+        return self.link.pressed_for(order) or self._pressed_from() <= order
+
+    def _pressed_from(self) -> int:
+        pressed = [it.track.order for it in self._subscriptions.values() if it.pressed]
+        return min(pressed, default=ORDERS)
 
     def review_pressure(self, now: float) -> None:
         """As `Reader.review_pressure`."""
-        if (pressed := self.pressed) != self._was_pressed:
+        if (pressed := self._pressed_from()) != self._was_pressed:
             self._was_pressed = pressed
             self.edge.relay.pressure.client_changed(self, now)
 

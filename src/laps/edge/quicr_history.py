@@ -57,8 +57,7 @@ class QuicrHistory:
         """As `Asker`."""
         return BETWEEN_RELAYS
 
-    @property
-    def has_room(self) -> bool:
+    def has_room_for(self, order: int) -> bool:
         """As `Asker`."""
         return self._reader.has_room
 

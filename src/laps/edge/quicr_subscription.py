@@ -39,7 +39,7 @@ from laps.wire.quicr.messages import (
 from laps.wire.quicr.names import NameRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from laps.edge.client import ClientLink, EdgeClient, Rank, Serving
     from laps.edge.media_queue import MediaCounters
@@ -81,8 +81,8 @@ class Reader(Protocol):
     ) -> None:
         """Have a range of a track answered."""
 
-    def pump_at(self, subscription: QuicrSubscription, when: float) -> None:
-        """Have `QuicrSubscription.pump` called at a time."""
+    def at(self, when: float, call: Callable[[float], None]) -> None:
+        """Have something called at a time."""
 
 
 class QuicrSubscription(EdgeSubscription):
@@ -128,6 +128,8 @@ class QuicrSubscription(EdgeSubscription):
         "The largest object that was sent in datagrams."
         self._ending = False
         self._history: QuicrHistory | None = None
+        self._alarm: float | None = None
+        "When it is looked at again, for what is waited for no longer."
 
     # -- its beginning -----------------------------------------------------------------------------
 
@@ -135,6 +137,7 @@ class QuicrSubscription(EdgeSubscription):
         """The track is there, and this far: settle where to begin, and do."""
         if largest is None and self._wants_all:
             largest = self.known
+        self.reorder()
         start = self._start(largest)
         self._floor = self._live_from(start, largest)
         fragments = self.track.fragments
@@ -308,6 +311,10 @@ class QuicrSubscription(EdgeSubscription):
         if status in _ENDS:
             self.queue.ended(group, object_id)
 
+    def reorder(self) -> None:
+        """As `Subscription.reorder`."""
+        self._reader.link.reorder(self.stream.id, self.track.order)
+
     def repaired(self, now: float) -> None:
         """As `Subscription.repaired`: go on with what waited for it."""
         self.pump(now)
@@ -319,19 +326,32 @@ class QuicrSubscription(EdgeSubscription):
         if self.is_stopped:
             return
         if self.datagram_stream_id is None:
-            link = self._reader.link
+            link, order = self._reader.link, self.track.order
             self.queue.is_mending = self.track.is_mending
-            for item in self.queue.take(now) if link.has_room else ():
+            for item in self.queue.take(now) if link.has_room_for(order) else ():
                 self._reader.say(self.stream, item)
-                if not link.has_room:
+                if not link.has_room_for(order):
                     break
             deadline = self.queue.deadline
-            if deadline is not None and link.has_room:
-                self._reader.pump_at(self, deadline)
+            if deadline is not None and link.has_room_for(order):
+                self._pump_at(deadline)
         self._review_pressure(now)
         if self._ending and not self.queue and self._history is None:
             self._ending = False
             self._reader.finish(self)
+
+    def _pump_at(self, when: float) -> None:
+        """One alarm is enough."""
+        if self._alarm is not None and self._alarm <= when:
+            return
+        self._alarm = when
+
+        def pump(now: float) -> None:
+            if self._alarm == when:
+                self._alarm = None
+            self.pump(now)
+
+        self._reader.at(when, pump)
 
     def _send_datagram(
         self, fragment: Fragment, terms: Terms, until: float | None, now: float
@@ -351,7 +371,7 @@ class QuicrSubscription(EdgeSubscription):
         if not fragment.object_id and not fragment.offset and not before:
             before = self._count(fragment.group - 1)
         said = Terms(best_before_ms, terms.priority, terms.discardable, before)
-        rank: Rank = (int(terms.discardable), terms.priority, 0, 0, 0)
+        rank: Rank = (int(terms.discardable), terms.priority, self.track.order, 0, 0, 0)
         place = Location(fragment.group, fragment.object_id)
         if not self._begun and self._history is None:
             self._begin(place)
@@ -376,7 +396,7 @@ class QuicrSubscription(EdgeSubscription):
         """Whether little waits to be sent."""
         link = self._reader.link
         if self.datagram_stream_id is None:
-            return not self.queue.has_history and link.has_room
+            return not self.queue.has_history and link.has_room_for(self.track.order)
         return link.has_datagram_room
 
     def _review_pressure(self, now: float) -> None:

@@ -65,10 +65,9 @@ class RelayAsker:
         """Whether it waits for something."""
         return bool(self.serving or self._asked)
 
-    @property
-    def has_room(self) -> bool:
-        """As `Asker.has_room`; `RelayRequests.writable` follows when there is some again."""
-        return self._relay.reach.has_room(self._node_id)
+    def has_room_for(self, order: int) -> bool:
+        """As `Asker.has_room_for`; `RelayRequests.writable` follows when there is some again."""
+        return self._relay.reach.has_room_for(self._node_id, order)
 
     def answer(self, message: Message, now: float) -> None:
         """As `Asker.answer`."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from laps.net.transport import Transport
 
 # Control goes ahead of all data; ranks of data begin with a priority from 0 up.
-CONTROL_RANK: Final = (-1,)
+CONTROL_RANK: Final = (-1, 0, 0)
 
 
 class Bidirectional:
@@ -31,9 +31,7 @@ class Bidirectional:
         """As `Wire`."""
         if not self._transport.established:
             return
-        stream = self._streams.get(stream_id)
-        if stream is None:
-            stream = self._streams[stream_id] = self._egress.adopt(stream_id, CONTROL_RANK)
+        stream = self._stream(stream_id)
         try:
             if fin:
                 del self._streams[stream_id]
@@ -43,6 +41,17 @@ class Bidirectional:
         except SendBufferFull as full:
             reason = f"control messages are not read: {full}"
             self._transport.close(SessionCode.CONTROL_MESSAGE_TIMEOUT, reason)
+
+    def reorder(self, stream_id: int, order: int) -> None:
+        """Its bytes are of a class of service with this place, behind control all the same."""
+        if self._transport.established:
+            self._stream(stream_id).reorder(order)
+
+    def _stream(self, stream_id: int) -> EgressStream:
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            stream = self._streams[stream_id] = self._egress.adopt(stream_id, CONTROL_RANK)
+        return stream
 
     def end_stream(self, stream_id: int, code: int) -> None:
         """As `Wire`."""

@@ -227,10 +227,9 @@ class ClientConnection:
         """As `ClientLink`."""
         return self.egress.counters.unopened_streams
 
-    @property
-    def has_room(self) -> bool:
+    def has_room_for(self, order: int) -> bool:
         """As `ClientLink`."""
-        if self.egress.queued_bytes < self._room:
+        if self.egress.waiting_for(order) < self._room:
             return True
         if not self.egress.is_paced:
             self.transport.wake_below(0)
@@ -251,10 +250,13 @@ class ClientConnection:
         """As `ClientLink`."""
         return self.egress.pressed
 
-    @property
-    def crowded(self) -> bool:
+    def pressed_for(self, order: int) -> bool:
+        """As `ClientLink`."""
+        return self.egress.pressed_for(order)
+
+    def crowded_for(self, order: int) -> bool:
         """As `ClientLink`; nobody else waits for one that will not take more at a time."""
-        return self.egress.crowded and self._keeps_up
+        return self.egress.crowded_for(order) and self._keeps_up
 
     @property
     def sent_bytes(self) -> int:
@@ -264,6 +266,10 @@ class ClientConnection:
     def open_stream(self, rank: Rank, ttl_us: int) -> EgressStream:
         """As `ClientLink`."""
         return self.egress.open(rank, ttl_us)
+
+    def reorder(self, stream_id: int, order: int) -> None:
+        """As `ClientLink`."""
+        self.wire.reorder(stream_id, order)
 
     def send_datagram(self, data: bytes, rank: Rank, ttl_us: int) -> None:
         """As `ClientLink`."""

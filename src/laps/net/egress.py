@@ -16,13 +16,15 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
 from laps.errors import ConnectionClosed, SendBufferFull, StreamLimitReached
-from laps.net.turns import TURN_BYTES, Ranked, Turns, class_of
+from laps.net.backlog import Backlog
+from laps.net.turns import TURN_BYTES, Ranked, Turns, class_of, order_of, reordered
+from laps.routing.terms import ORDERS
 from laps.wire.moqt.codes import ResetCode
 
 if TYPE_CHECKING:
@@ -75,6 +77,10 @@ class Counters:
     "Dropped before they had begun."
     expired_datagrams: int = 0
     overflowed_datagrams: int = 0
+    sent_by_order: list[int] = field(default_factory=lambda: [0] * ORDERS)
+    "Bytes of streams and datagrams, by the place of their class of service."
+    dropped_by_order: list[int] = field(default_factory=lambda: [0] * ORDERS)
+    "Streams and datagrams."
 
     @property
     def dropped_groups(self) -> int:
@@ -103,6 +109,7 @@ class EgressStream:
         "fin",
         "handed_bytes",
         "number",
+        "order",
         "over",
         "queued_bytes",
         "rank",
@@ -112,6 +119,8 @@ class EgressStream:
 
     def __init__(self, egress: Egress, rank: Rank, ttl_s: float, stream_id: int | None) -> None:
         self.rank = rank
+        self.order = order_of(rank)
+        "The place of its class of service."
         self.number = egress.next_number()
         "Its place among the streams, by age."
         self.ttl_s = ttl_s
@@ -153,6 +162,11 @@ class EgressStream:
         """What waits, and what follows, has another rank from now on."""
         self._egress.move(self, rank)
 
+    def reorder(self, order: int) -> None:
+        """It is of another class of service from now on."""
+        if order != self.order:
+            self._egress.move(self, reordered(self.rank, order))
+
     def reset(self, code: int, now: float | None = None) -> None:
         """Give the stream up, with what still waits."""
         self._egress.reset(self, code)
@@ -175,7 +189,7 @@ class Egress:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.counters = Counters()
-        self.queued_bytes = 0
+        self.backlog = Backlog(config)
         self.queued_datagram_bytes = 0
         self._pipe = pipe
         self._config = config
@@ -184,19 +198,14 @@ class Egress:
         self._clock = clock
         self._waiting: Turns[EgressStream] = Turns()
         "Streams with something to send."
-        self._notable_bytes = min(config.pressure_bytes, config.queue_bytes // 2)
         self._limited = False
         "The peer allows no more streams, as far as we know."
         self._datagrams: Ranked[tuple[float, bytes]] = Ranked()
         self._open: dict[int, EgressStream] = {}
         self._numbers = 0
         self._flushed: list[_Flush] = []
-        self.pressed = False
-        "More waits than is good: whoever writes might wait a little."
-        self.crowded = False
-        "Half of what may wait does: whoever writes has to wait, or something is dropped soon."
         self.on_pressure: Callable[[], None] | None = None
-        "Called when one of these has changed."
+        "Called when another class is pressed or crowded, or no longer."
         self._pace: tuple[Bucket, ...] = ()
         "How much may be sent in a second."
         self.paced_until = 0.0
@@ -208,6 +217,33 @@ class Egress:
         """Send no more than these have; what is more waits, as for a slow reader."""
         self._pace = tuple(buckets)
         self.paced_until = 0.0
+
+    @property
+    def queued_bytes(self) -> int:
+        """What waits of streams."""
+        return self.backlog.total
+
+    @property
+    def pressed(self) -> bool:
+        """Whether more waits than is good, of some class."""
+        return self.backlog.pressed_from < ORDERS
+
+    @property
+    def crowded(self) -> bool:
+        """Whether half of what may wait does."""
+        return self.backlog.crowded_from < ORDERS
+
+    def pressed_for(self, order: int) -> bool:
+        """Whether more waits than is good for a class."""
+        return self.backlog.pressed_from <= order
+
+    def crowded_for(self, order: int) -> bool:
+        """Whether something of a class may soon have to be dropped."""
+        return self.backlog.crowded_from <= order
+
+    def waiting_for(self, order: int) -> int:
+        """What waits of a class, and of those that go ahead of it."""
+        return sum(self.backlog.by_order[: order + 1])
 
     @property
     def is_paced(self) -> bool:
@@ -247,9 +283,9 @@ class Egress:
         stream.chunks.append((since + stream.ttl_s, chunk))
         stream.queued_bytes += size
         stream.fin = stream.over = fin
-        self.queued_bytes += size
+        self.backlog.add(stream.order, size)
         self._pump()
-        if self.queued_bytes > self._notable_bytes and not (self.pressed and self.crowded):
+        if self.backlog.may_press(stream.order):
             self._review()
         return True
 
@@ -284,15 +320,18 @@ class Egress:
         waits = bool(stream.chunks)
         if waits:
             self._waiting.remove(stream)
-        stream.rank = rank
+            self.backlog.add(stream.order, -stream.queued_bytes)
+        stream.rank, stream.order = rank, order_of(rank)
         if waits:
             self._waiting.add(stream)
+            self.backlog.add(stream.order, stream.queued_bytes)
+            self._review()
 
     def send_datagram(self, data: bytes, rank: Rank = 0, ttl_us: int = 0) -> None:
         """Send a datagram when the congestion window allows, if it is not too old by then."""
         in_pace = not self._pace or self._is_in_pace()
         if in_pace and not self._datagrams and self._pipe.send_datagram(data):
-            self.counters.datagrams += 1
+            self._datagram_sent(rank, len(data))
             if self._pace:
                 self._spend(len(data))
             return
@@ -303,6 +342,7 @@ class Egress:
             last = self._datagrams.ranks[-1]
             self._pop_datagram(last)
             self.counters.overflowed_datagrams += 1
+            self.counters.dropped_by_order[order_of(last)] += 1
 
     def stopped(self, stream_id: int) -> None:
         """The peer asked us to stop sending on a stream."""
@@ -329,6 +369,7 @@ class Egress:
             lane = self._datagrams.lanes[rank]
             kept = deque(item for item in lane if item[0] > now)
             self.counters.expired_datagrams += len(lane) - len(kept)
+            self.counters.dropped_by_order[order_of(rank)] += len(lane) - len(kept)
             self.queued_datagram_bytes -= sum(len(i[1]) for i in lane) - sum(
                 len(i[1]) for i in kept
             )
@@ -368,15 +409,9 @@ class Egress:
         return False
 
     def _review(self) -> None:
-        """Much waits, or no longer; each holds until it is half of what it was."""
-        waiting, config = self.queued_bytes, self._config
-        pressed = waiting > config.pressure_bytes // (1 + self.pressed)
-        # Nobody waits for one that is held to its share: it loses what it has no share for.
-        crowded = not self._pace and waiting > config.queue_bytes // (2 + 2 * self.crowded)
-        if (pressed, crowded) != (self.pressed, self.crowded):
-            self.pressed, self.crowded = pressed, crowded
-            if self.on_pressure is not None:
-                self.on_pressure()
+        """Much waits, or no longer."""
+        if self.backlog.review(is_paced=bool(self._pace)) and self.on_pressure is not None:
+            self.on_pressure()
 
     def _hand_over(self, stream: EgressStream, data: BytesLike, *, fin: bool) -> bool:
         """Give bytes to QUIC; False if it has no room for them now."""
@@ -397,6 +432,7 @@ class Egress:
             alive = False
         if alive:
             self.counters.stream_bytes += len(data)
+            self.counters.sent_by_order[stream.order] += len(data)
             stream.handed_bytes += len(data)
             if self._pace:
                 self._spend(len(data))
@@ -446,7 +482,7 @@ class Egress:
             if stream.chunks:  # it has not ended with these bytes
                 stream.chunks.popleft()
                 stream.queued_bytes -= len(data)
-                self.queued_bytes -= len(data)
+                self.backlog.add(stream.order, -len(data))
                 if not stream.chunks:
                     self._waiting.remove(stream)
         return TURN_BYTES - left
@@ -458,13 +494,18 @@ class Egress:
             deadline, data = self._datagrams.lanes[rank][0]
             if deadline <= now:
                 self.counters.expired_datagrams += 1
+                self.counters.dropped_by_order[order_of(rank)] += 1
             elif self._pipe.send_datagram(data):
-                self.counters.datagrams += 1
+                self._datagram_sent(rank, len(data))
                 if self._pace:
                     self._spend(len(data))
             else:
                 return
             self._pop_datagram(rank)
+
+    def _datagram_sent(self, rank: Rank, size: int) -> None:
+        self.counters.datagrams += 1
+        self.counters.sent_by_order[order_of(rank)] += size
 
     def _pop_datagram(self, rank: Rank) -> None:
         _, data = self._datagrams.lanes[rank].popleft()
@@ -507,6 +548,7 @@ class Egress:
                 break
             self.counters.overflowed_streams += 1
             self.counters.overflowed_bytes += victim.queued_bytes + (victim is writer) * size
+            self.counters.dropped_by_order[victim.order] += 1
             self.counters.unopened_streams += victim.stream_id is None
             self.reset(victim, self._full_code)
         if writer.essential and self.queued_bytes + size > self._config.queue_bytes:
@@ -516,6 +558,7 @@ class Egress:
     def _drop_expired(self, stream: EgressStream) -> None:
         self.counters.expired_streams += 1
         self.counters.expired_bytes += stream.queued_bytes
+        self.counters.dropped_by_order[stream.order] += 1
         self.counters.unopened_streams += stream.stream_id is None
         self.reset(stream, self._expired_code)
 
@@ -526,6 +569,6 @@ class Egress:
             self._open.pop(stream.stream_id, None)
         if stream.chunks:
             self._waiting.remove(stream)
-            self.queued_bytes -= stream.queued_bytes
+            self.backlog.add(stream.order, -stream.queued_bytes)
             stream.queued_bytes = 0
             stream.chunks.clear()

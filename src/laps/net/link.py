@@ -26,8 +26,8 @@ EXTENDED_ALPN: Final = "laps-x1"
 # An answer to a probe that takes longer than this, and four round trips, does not come any more.
 PROBE_S: Final = 1.0
 
-# Control goes ahead of all data, whose ranks are 0 to 255.
-CONTROL_RANK: Final = -1
+# Control goes ahead of all data, whose priorities are 0 to 255.
+CONTROL_RANK: Final = (-1, 0, 0)
 
 # So little of control waits beyond what QUIC has been given that data gets a share of each of its
 # turns, also while a peer is told of a million subscribes.
@@ -94,10 +94,13 @@ class QuicLink:
         """Whether more waits to be sent than is good."""
         return self.egress.pressed
 
-    @property
-    def crowded(self) -> bool:
-        """Whether something may soon have to be dropped."""
-        return self.egress.crowded
+    def pressed_for(self, order: int) -> bool:
+        """Whether more waits than is good for a class of service."""
+        return self.egress.pressed_for(order)
+
+    def crowded_for(self, order: int) -> bool:
+        """Whether something of a class of service may soon have to be dropped."""
+        return self.egress.crowded_for(order)
 
     @property
     def sent_bytes(self) -> int:
@@ -122,18 +125,18 @@ class QuicLink:
         except SendBufferFull as full:
             self.close(CloseCode.GRACEFUL, f"control messages are not read: {full}")
 
-    def open_stream(self, priority: int, ttl_us: int) -> EgressStream:
-        """A new data stream."""
-        return self.egress.open(priority, ttl_us)
+    def open_stream(self, priority: int, ttl_us: int, order: int) -> EgressStream:
+        """A new data stream of a class of service."""
+        return self.egress.open((priority, 0, order), ttl_us)
 
     def when_sent(self, call: Callable[[], None]) -> None:
         """Call when all that was written before has been sent."""
         self.egress.when_flushed(call)
 
-    def send_datagram(self, data: bytes, priority: int) -> None:
+    def send_datagram(self, data: bytes, priority: int, order: int) -> None:
         """Send a datagram, or lose it."""
         try:
-            self.egress.send_datagram(data, priority)
+            self.egress.send_datagram(data, (priority, 0, order))
         except DatagramTooLarge:
             self.too_large_datagrams += 1
         except ConnectionClosed:

@@ -1,13 +1,14 @@
 """Whose turn it is to be sent: streams by class, by flow, and by their order within a flow.
 
-    class    the priorities, the most urgent first: the others wait
+    class    the priorities, the most urgent first, and the class of service: the others wait
     flow     of a class, such as a subscription: flows take turns, a number of bytes each
     order    within a flow, such as the group and the subgroup: the smallest first; equal ones take
              turns
 
-A rank of more than three parts is `(priority, priority, flow, *order)`; any other is a class with
-one flow, all of whose streams are equal. Streams that are not open yet stand apart from those that
-are, so that they cost nothing while no more may be opened, however many they are.
+A rank of more than four parts is `(priority, priority, place of the class of service, flow,
+*order)`; any other is a class with one flow, all of whose streams are equal. Streams that are not
+open yet stand apart from those that are, so that they cost nothing while no more may be opened,
+however many they are.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from bisect import insort
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
+from laps.routing.terms import ORDINARY
+
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
 Rank = Any
 "Whatever sorts against the other ranks of the same egress: a number, or a tuple of them."
 
-# How many parts of a rank are priorities.
-CLASS_PARTS: Final = 2
+# How many parts of a rank say how urgent it is, the class of service last.
+CLASS_PARTS: Final = 3
 
 # Flows, and streams of equal order, take turns after this much: a GSO batch's worth.
 TURN_BYTES: Final = 64 * 1024
@@ -49,6 +52,18 @@ S = TypeVar("S", bound=Stream)
 def class_of(rank: Rank) -> Rank:
     """The part of a rank that says how urgent it is."""
     return rank[:CLASS_PARTS] if isinstance(rank, tuple) else rank
+
+
+def order_of(rank: Rank) -> int:
+    """The place of its class of service, which a shorter rank does not have."""
+    if isinstance(rank, tuple) and len(rank) >= CLASS_PARTS:
+        return int(rank[CLASS_PARTS - 1])
+    return ORDINARY
+
+
+def reordered(rank: Rank, order: int) -> Rank:
+    """The same in another class of service."""
+    return (*rank[: CLASS_PARTS - 1], order, *rank[CLASS_PARTS:])
 
 
 def _parts(rank: Rank) -> tuple[Rank, Hashable, Rank]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from laps.infobase.nodes import SessionId
     from laps.relay.admission import Admission
+    from laps.relay.classes import Classes
     from laps.relay.extensions import ExtensionEvent
     from laps.relay.introduction import Introduction
     from laps.relay.journal import Journal
@@ -47,6 +48,7 @@ class Arrivals:
         introduction: Introduction,
         paths: Paths,
         links: Links,
+        classes: Classes,
         stubs: dict[SessionId, StubClient],
         events: deque[ExtensionEvent | PeerArrived],
         journal: Journal,
@@ -58,6 +60,7 @@ class Arrivals:
         self._introduction = introduction
         self._paths = paths
         self._links = links
+        self._serving = self_info.id, links, classes.at
         self._stubs = stubs
         self._events = events
         self._journal = journal
@@ -98,5 +101,5 @@ class Arrivals:
         peer_link.peer, peer_link.established_at = peer, now
         self._events.append(PeerArrived(link.id, info, event.peer_mode))
         if peer.is_stub:
-            self._stubs[link.id] = StubClient(peer, link, self._self_info.id, self._links)
+            self._stubs[link.id] = StubClient(peer, link, *self._serving)
         self._paths.linked(peer, self._introduction.elect(peer, now), now)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from laps.routing.flows import Flow, FlowKey
     from laps.routing.forwarding import Fib
     from laps.tracks.meter import Meter
-    from laps.tracks.ports import Client, OutStream
+    from laps.tracks.ports import Client
     from laps.tracks.track import Track
     from laps.tracks.tracks import Tracks
     from laps.types import SnsId, TrackHash, TrackKey
@@ -375,15 +375,21 @@ class DataPlane:
             link = self._links.links.get(link_id)
             if link is None:
                 continue
-            out: OutStream = link.open_stream(priority, ttl_us)
-            if wrapped:
-                out = Wrapped(out, sns_id, key, priority, ttl_us)
+            opened = link.open_stream(priority, ttl_us, flow.terms.order)
+            out = Wrapped(opened, sns_id, key, priority, ttl_us) if wrapped else opened
             passing.outs.append(out)
-            passing.sets.append((flow, link_id, sns_id, out))
+            passing.sets.append((flow, link_id, sns_id, opened))
             self._fib.stream_opened(flow, link_id)
             self._streams.sent(flow, passing)
-            if link.pressed:
+            if link.pressed_for(flow.terms.order):
                 self.pressing[flow.key] = None
+
+    def reorder(self, flow: Flow) -> None:
+        """A flow is of another class of service: its streams have its place."""
+        for passing in self._streams.under(flow):
+            for of, _, _, out in passing.sets:
+                if of is flow:
+                    out.reorder(flow.terms.order)
 
     # -- what it carries ---------------------------------------------------------------------------
 
@@ -476,7 +482,7 @@ class DataPlane:
         for link_id, sns_id in ways:
             if (link := self._links.links.get(link_id)) is not None:
                 header = encode_datagram_header(sns_id, key, len(data))
-                link.send_datagram(header + data, rank)
+                link.send_datagram(header + data, rank, flow.terms.order)
         return len(ways)
 
     # -- what arrived before its SNS ---------------------------------------------------------------

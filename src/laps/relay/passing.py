@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from laps.infobase.nodes import SessionId
     from laps.relay.held import Held
+    from laps.relay.ports import LinkStream
     from laps.routing.flows import Flow, FlowKey
     from laps.tracks.meter import Meter
     from laps.tracks.ports import OutStream
@@ -80,7 +81,7 @@ class Passing(Struct, eq=False):
     "What it is of, where clients of this relay have to do with it."
     incoming: IncomingStream | None = None
     "To clients and the cache: the publisher's own bytes."
-    sets: list[tuple[Flow, SessionId, SnsId, OutStream]] = field(default_factory=list)
+    sets: list[tuple[Flow, SessionId, SnsId, LinkStream]] = field(default_factory=list)
     "The sets that `outs` run under, those that have closed too."
     decoder: DataStreamDecoder | None = None
     "Finds the publisher's bytes in a peer's stream, where clients want them."

@@ -9,14 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from laps.tracks.ports import Pressed
+from laps.tracks.ports import OutStream, Pressed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from laps.infobase.nodes import SessionId
-    from laps.tracks.ports import OutStream
     from laps.types import NodeId
+
+
+class LinkStream(OutStream, Protocol):
+    """A data stream to a peer."""
+
+    def reorder(self, order: int) -> None:
+        """Its track is of another class of service from now on."""
 
 
 class Link(Pressed, Protocol):
@@ -54,13 +60,16 @@ class Link(Pressed, Protocol):
     def send_control(self, stream_id: int, data: bytes) -> None:
         """Write control messages, each of them whole."""
 
-    def open_stream(self, priority: int, ttl_us: int) -> OutStream:
-        """A new data stream; 0 is the most urgent priority, and a TTL of 0 means none."""
+    def open_stream(self, priority: int, ttl_us: int, order: int) -> LinkStream:
+        """A new data stream; 0 is the most urgent priority, and a TTL of 0 means none.
+
+        Of those of one priority the classes of service go in their `order`.
+        """
 
     def when_sent(self, call: Callable[[], None]) -> None:
         """Call when all that was written before has been sent; at once, or when nothing is left."""
 
-    def send_datagram(self, data: bytes, priority: int) -> None:
+    def send_datagram(self, data: bytes, priority: int, order: int) -> None:
         """Send a datagram, or lose it."""
 
     def end_stream(self, stream_id: int, code: int) -> None:

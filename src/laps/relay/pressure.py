@@ -33,6 +33,7 @@ from laps.buckets import Bucket
 from laps.relay.stub import StubClient
 from laps.relay.timers import Timers
 from laps.routing.flows import FromClient, FromPeer
+from laps.routing.terms import ORDERS
 from laps.wire.extensions import SetPressed, Urgency
 
 if TYPE_CHECKING:
@@ -95,10 +96,12 @@ class _Sink(NamedTuple):
 
     connection: Pressed
     told: Urgency
+    order: int
+    "The place of its class there: what waits of those below it is no matter."
 
     @property
     def pressed(self) -> bool:
-        return bool(self.told) or self.connection.pressed
+        return bool(self.told) or self.connection.pressed_for(self.order)
 
 
 @dataclass(slots=True)
@@ -150,8 +153,8 @@ class Pressure:
         "What peers have said of the sets that they are sent, and until when it counts."
         self._impatient: set[Sender] = set()
         "Those that waited for nothing: they go on until somebody keeps up again."
-        self._pressed: dict[Pressed, tuple[float, int]] = {}
-        "Since when connections have been pressed, and what they had sent by then."
+        self._pressed: dict[tuple[Pressed, int], tuple[float, int]] = {}
+        "Since when connections have been pressed, by class, and what they had sent by then."
         self._slow: set[Pressed] = set()
         "Those that were waited for and hardly moved: until nothing presses on them, nobody waits."
         self._catch_ups: dict[Sender, _CatchUp] = {}
@@ -291,7 +294,7 @@ class Pressure:
             for connection, sent in wait.sent.items()
             if sent is not None and connection.sent_bytes - sent < MOVING_BYTES
         }
-        self._slow.update(connection for connection in stuck if connection in self._pressed)
+        self._slow.update(connection for connection in stuck if connection.pressed)
         if len(stuck) == len(wait.sent):
             self._impatient.add(sender)
             self._timers.at(now + FORGET_S, partial(self._forget_impatience, sender))
@@ -311,11 +314,13 @@ class Pressure:
     def _urgency(self, sender: Sender, now: float) -> Urgency:
         """Whether all that somebody's data goes to is pressed, or one that reads may soon lose."""
         sinks = list(self._sinks(sender))
-        for connection, _ in sinks:
+        for connection, _, order in sinks:
             if not connection.pressed:
                 self._ease(connection)
-            elif connection not in self._pressed:
-                self._pressed[connection] = now, connection.sent_bytes
+            elif not connection.pressed_for(order):
+                self._pressed.pop((connection, order), None)
+            elif (connection, order) not in self._pressed:
+                self._pressed[connection, order] = now, connection.sent_bytes
         crowded = any(self._is_crowded(sink, now) for sink in sinks)
         if not sinks or any(not sink.pressed for sink in sinks):
             self._impatient.discard(sender)
@@ -347,24 +352,29 @@ class Pressure:
         """The connections that somebody's data goes out by."""
         for key in sender.flows():
             flow = self._fib.get(key)
-            for link_id, sns_id in () if flow is None else flow.current():
+            if flow is None:
+                continue
+            for link_id, sns_id in flow.current():
                 if (link := self._links.links.get(link_id)) is not None:
-                    yield _Sink(link, self._told(link_id, sns_id))
+                    yield _Sink(link, self._told(link_id, sns_id), flow.terms.order)
             if isinstance(key, FromClient):
                 yield from self._local(key.track)
-            elif flow is not None and flow.local and flow.track is not None:
+            elif flow.local and flow.track is not None:
                 yield from self._local(flow.track)
 
     def _local(self, key: TrackKey) -> Iterator[_Sink]:
         """Those of the clients here that want a track."""
         track = self._tracks.get(key)
-        for client in () if track is None else track.subscribers:
+        if track is None:
+            return
+        order = track.order
+        for client in track.subscribers:
             if isinstance(client, StubClient):
                 sns_id = client.sets.get(key)
                 told = Urgency.NONE if sns_id is None else self._told(client.sink.id, sns_id)
-                yield _Sink(client.sink, told)
+                yield _Sink(client.sink, told, order)
             elif client.sink is not None:
-                yield _Sink(client.sink, Urgency.NONE)
+                yield _Sink(client.sink, Urgency.NONE, order)
 
     def _told(self, link_id: SessionId, sns_id: SnsId) -> Urgency:
         return self.told.get((link_id, sns_id), (Urgency.NONE, 0.0))[0]
@@ -374,16 +384,20 @@ class Pressure:
         connection = sink.connection
         if sink.told is Urgency.CROWDED:
             return True
-        if not connection.crowded or connection in self._slow or connection not in self._pressed:
+        place = connection, sink.order
+        if not connection.crowded_for(sink.order) or connection in self._slow:
             return False
-        since, sent = self._pressed[connection]
+        if place not in self._pressed:
+            return False
+        since, sent = self._pressed[place]
         if now - since > CATCH_UP_S:
             return False
         turns = int((now - since) / PATIENCE_S)
         return connection.sent_bytes - sent >= turns * MOVING_BYTES
 
     def _ease(self, connection: Pressed) -> None:
-        self._pressed.pop(connection, None)
+        for order in range(ORDERS):
+            self._pressed.pop((connection, order), None)
         self._slow.discard(connection)
 
     # -- time --------------------------------------------------------------------------------------

@@ -146,11 +146,11 @@ class Reach:
         self._links.send_on(able[turn % len(able)], message)
         return True
 
-    def has_room(self, node_id: NodeId) -> bool:
-        """Whether little waits on the way to a node."""
+    def has_room_for(self, node_id: NodeId, order: int) -> bool:
+        """Whether little waits on the way to a node ahead of a class of service."""
         for peer_id in (node_id, *(path.peer_id for path in self._nodes.candidates(node_id))):
             if (peer := self._links.peers.get(peer_id)) is not None:
-                return not any(peer_link.link.pressed for peer_link in peer.links.values())
+                return not any(it.link.pressed_for(order) for it in peer.links.values())
         return True
 
     # -- streams -----------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class Reach:
         outs: list[OutStream] = []
         for link_id, sns_id in flow.current():
             if (link := self._links.links.get(link_id)) is not None:
-                out = link.open_stream(priority, ttl_us)
+                out = link.open_stream(priority, ttl_us, flow.terms.order)
                 outs.append(Wrapped(out, sns_id, key, priority, ttl_us))
         return _NodeStream(outs, self._fib, self._links, flow_key)
 
@@ -275,11 +275,13 @@ class Reach:
         self, flow: Flow | None, key: TrackKey, node_id: NodeId, data: bytes
     ) -> None:
         """A datagram once more, by the way that leads to a node; others there have it already."""
-        for link_id, out in flow.outs.items() if flow is not None else ():
+        if flow is None:
+            return
+        for link_id, out in flow.outs.items():
             link = self._links.links.get(link_id)
             if node_id in out.nodes and link is not None:
                 header = encode_datagram_header(out.sns_id, key, len(data))
-                link.send_datagram(header + data, datagram_rank(data))
+                link.send_datagram(header + data, datagram_rank(data), flow.terms.order)
 
     def serve_joining(self, now: float) -> None:
         """Streams began, or datagrams arrived, while nodes join their tracks.

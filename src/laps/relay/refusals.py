@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from laps.routing.flows import Flow, FromClient, ToNode
-from laps.routing.terms import Onward
+from laps.routing.terms import ORDERS, Onward
 from laps.types import format_node_id, hash_track
 from laps.wire.extensions import MAX_HOPS
 from laps.wire.policy import MAX_REASON_LENGTH, PolicyRefusal
@@ -185,5 +185,5 @@ class Refusals:
 
 def onward_of(message: SetTerms) -> Onward:
     """What a peer says of a set."""
-    order, ways = message.order, message.ways
+    order, ways = min(message.order, ORDERS - 1), message.ways
     return Onward(message.service, order, message.inside, message.avoid, ways, message.passed)

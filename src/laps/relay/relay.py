@@ -16,6 +16,7 @@ from laps.infobase.subscribes import Subscribes
 from laps.relay.admission import Admission
 from laps.relay.arrivals import Arrivals
 from laps.relay.claims import Claims
+from laps.relay.classes import Classes
 from laps.relay.control_streams import ControlStreams
 from laps.relay.corrections import Corrections
 from laps.relay.data import DataPlane
@@ -189,7 +190,8 @@ class Relay:
         telling = self.extensions, self._exchange, self._subscribes, self.links, self._timers
         self._leaving = Leaving(self_info, self.weighing, *telling)
         meeting = self._admission, self.proofs, self._introduction, self._paths, self.links
-        told = self._stubs, self.events, self.journal
+        self.classes = Classes(self.weighing.policy, self.fib, self.tracks, self.data)
+        told = self.classes, self._stubs, self.events, self.journal
         self._arrivals = Arrivals(self_info, self.rules, *meeting, *told)
         self.pressure = Pressure(self.links, self.fib, self.data, self.tracks, self._stubs)
         exchanges = self.proofs, self.links, self.extensions, self._subscribes
@@ -200,12 +202,13 @@ class Relay:
         self._receiving = Receiving(
             self.rules, self.counters, settings.limits, self.claims, *known, *flowing, *watching
         )
-        fib, broken = self.fib, self.tracks.shared.broken
-        self._moved_by_data = fib.abandoned, fib.unsettled, fib.reached, broken, self.data.holding
+        fib, shared = self.fib, self.tracks.shared
+        moved = fib.abandoned, fib.unsettled, fib.reached, fib.reordered
+        self._moved_by_data = *moved, shared.broken, shared.reordered, self.data.holding
         "Where something may be that `tick` is to deal with, after data came."
         sending = self.weighing, self._paths, self._exchange, self._sets, self.ingress, self.data
         saying = self._subscribes, self.extensions, self.repairs, self.pressure, self.links
-        looking = self.refusals, self.proofs, self.places, self.demand
+        looking = self.refusals, self.proofs, self.places, self.demand, self.classes
         self._due: tuple[Due, ...] = (*sending, *saying, *looking)
 
     # -- links -------------------------------------------------------------------------------------
@@ -424,6 +427,7 @@ class Relay:
         """Keep to another policy, or to none, from now on."""
         self._paths.follow_policy(policy, now)
         self.refusals.changed()
+        self.classes.changed()
 
     def tick(self, now: float) -> None:
         """Do what has fallen due."""

@@ -23,7 +23,7 @@ from laps.wire.peering import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from laps.relay.peers import Links, Peer
     from laps.relay.ports import Link
@@ -64,11 +64,14 @@ class StubClient:
         link: Link,
         self_id: NodeId,
         links: Links,
+        order_of: Callable[[TrackKey], int],
     ) -> None:
         self.peer = peer
         self._link = link
         self._self_id = self_id
         self._links = links
+        self._order_of = order_of
+        "The place of a track's class of service; its streams keep the one that they began with."
         self._asked: dict[TrackKey, tuple[TrackHash, bytes]] = {}
         self._sequences: dict[TrackKey, int] = {}
         "The last of each track that is asked for, or was; what was said last is at the end."
@@ -153,13 +156,14 @@ class StubClient:
         return _StubStream(self, sns_id, self._open(sns_id, track, priority, ttl_us))
 
     def _open(self, sns_id: SnsId, track: TrackHash, priority: int, ttl_us: int) -> OutStream:
-        out = self._link.open_stream(priority, ttl_us)
+        order = self._order_of(track.full_name_hash)
+        out = self._link.open_stream(priority, ttl_us, order)
         return Wrapped(out, sns_id, track.full_name_hash, priority, ttl_us)
 
     def send_datagram(self, track: TrackHash, data: bytes, priority: int) -> None:
         """A datagram of a track to the Stub."""
         header = encode_datagram_header(self._set_of(track), track.full_name_hash, len(data))
-        self._link.send_datagram(header + data, priority)
+        self._link.send_datagram(header + data, priority, self._order_of(track.full_name_hash))
 
     def forget(self, track: TrackHash) -> None:
         """The Stub no longer subscribes to a track."""

@@ -104,6 +104,8 @@ class Fib:
         "Targets of our own publishers that policy refuses now, or no longer does."
         self.reached: list[tuple[Flow, NodeId, Route | None]] = []
         "Targets of our own publishers whose way is another or none, and the way that it was."
+        self.reordered: dict[Flow, None] = {}
+        "Those that are of another class of service than before."
         self.changes = 0
         "Goes up whenever something may go elsewhere, or nowhere any more."
         self.unsettled: dict[Flow, None] = {}
@@ -153,7 +155,8 @@ class Fib:
         flow.local, flow.withdrawn = local, False
         flow.name = name or flow.name
         if told != flow.told:
-            flow.told, flow.terms, flow.ways = told, told.terms, told.hops()
+            self._hold_to(flow, told.terms)
+            flow.told, flow.ways = told, told.hops()
             flow.undecided |= flow.targets
             self._unsettle(flow)
         wanted = frozenset(targets)
@@ -344,7 +347,7 @@ class Fib:
         undecided, flow.undecided = flow.undecided, set()
         is_ours = not isinstance(flow.key, FromPeer)
         if is_ours:
-            flow.terms = self._router.terms(flow)
+            self._hold_to(flow, self._router.terms(flow))
         for node in sorted(undecided & flow.targets):
             last = flow.routes.get(node)
             old = last if node in before else None
@@ -357,6 +360,11 @@ class Fib:
                 is_another = old is not None and route.is_another(old)
                 if route.link is None or flow.unreached_at or is_another:
                     self.reached.append((flow, node, old))
+
+    def _hold_to(self, flow: Flow, terms: Terms) -> None:
+        if terms.order != flow.terms.order:
+            self.reordered[flow] = None
+        flow.terms = terms
 
     def settle(self, flow: Flow) -> list[SnsUpdate]:
         """Give each target to the link that leads to it; the updates to tell the peers."""

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 ORDINARY: Final = 1
 "The place in the order of classes of a track that nothing is said of."
 
+ORDERS: Final = 4
+"Classes have places from 0, the best, to 3."
+
 Way = tuple["NodeId", ...]
 """The nodes that data passes after this one, the last of them the one that it is for."""
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from msgspec import Struct
 
 from laps.infobase.nodes import SessionId
+from laps.routing.terms import ORDINARY
 from laps.sim.lanes import Lane
 
 if TYPE_CHECKING:
@@ -179,6 +180,7 @@ class Outgoing:
         "_patience_s",
         "is_gone",
         "link",
+        "order",
         "over",
         "passed",
         "ready_at",
@@ -191,6 +193,8 @@ class Outgoing:
         self.over = False
         self.stream_id = stream_id
         self.urgent = urgent
+        self.order = ORDINARY
+        "The place of its class of service, for whoever looks."
         self.is_gone = False
         "The receiver heard of its reset: what is still under way is lost."
         self.ready_at = link.other.opened_at
@@ -202,6 +206,10 @@ class Outgoing:
         "The last chunk, until it is read."
         self._is_new = False
         "The last chunk began with the last write: nothing that is sent comes between."
+
+    def reorder(self, order: int) -> None:
+        """As `LinkStream.reorder`."""
+        self.order = order
 
     def write(self, data: bytes | memoryview, now: float, fin: bool = False) -> bool:
         """As `OutStream.write`; it is the last, if it is `fin`."""
@@ -376,8 +384,11 @@ class LinkEnd:
         """As `Link`: a simulated wire takes everything at once."""
         return False
 
-    @property
-    def crowded(self) -> bool:
+    def pressed_for(self, order: int) -> bool:
+        """As `Link`."""
+        return False
+
+    def crowded_for(self, order: int) -> bool:
         """As `Link`."""
         return False
 
@@ -386,16 +397,18 @@ class LinkEnd:
         """As `Link`; nobody asks where nothing is pressed."""
         return 0
 
-    def open_stream(self, priority: int, ttl_us: int) -> Outgoing:
+    def open_stream(self, priority: int, ttl_us: int, order: int = ORDINARY) -> Outgoing:
         """As `Link`; a simulated wire sends in the order of writing, whatever the priority."""
         self.lane.traffic.streams += 1
-        return self._open(unidirectional=True, ttl_s=ttl_us / 1e6 if ttl_us else inf)
+        stream = self._open(unidirectional=True, ttl_s=ttl_us / 1e6 if ttl_us else inf)
+        stream.order = order
+        return stream
 
     def when_sent(self, call: Callable[[], None]) -> None:
         """As `Link`."""
         call()
 
-    def send_datagram(self, data: bytes, priority: int) -> None:
+    def send_datagram(self, data: bytes, priority: int, order: int = ORDINARY) -> None:
         """As `Link`."""
         lane, traffic = self.lane, self.lane.traffic
         if not self.is_open:

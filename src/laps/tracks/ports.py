@@ -5,10 +5,13 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
 
+from laps.routing.terms import ORDINARY
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from laps.routing.flows import FlowKey
+    from laps.tracks.track import Track
     from laps.types import TrackHash, TrackKey
     from laps.wire.extensions import Urgency
 
@@ -37,13 +40,30 @@ class Pressed(Protocol):
     def pressed(self) -> bool:
         """Whether more waits to be sent than is good."""
 
-    @property
-    def crowded(self) -> bool:
-        """Whether so much waits that something may soon have to be dropped."""
+    def pressed_for(self, order: int) -> bool:
+        """Whether more waits than is good for a class of service, given its place."""
+
+    def crowded_for(self, order: int) -> bool:
+        """Whether so much waits that something of a class may soon have to be dropped."""
 
     @property
     def sent_bytes(self) -> int:
         """How much has been sent on it so far."""
+
+
+class Classes(Protocol):
+    """The classes of service that tracks are of."""
+
+    def of(self, track: Track) -> int:
+        """The place of a track's class among the others."""
+
+
+class OneClass:
+    """As `Classes`, where nobody says anything of any."""
+
+    def of(self, _: Track) -> int:
+        """As `Classes.of`."""
+        return ORDINARY
 
 
 class Sender(Protocol):

@@ -10,6 +10,7 @@ from laps.infobase.announces import Announces
 from laps.routing.flows import FromPeer
 from laps.tables import Table
 from laps.tracks.cache import Cache
+from laps.tracks.ports import OneClass
 from laps.wire.quicr.fragments import MAX_OBJECT_BYTES
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from laps.routing.forwarding import Fib
     from laps.tracks.cache import CacheLimits
     from laps.tracks.meter import Meter
-    from laps.tracks.ports import Client
+    from laps.tracks.ports import Classes, Client
     from laps.tracks.publication import Source
     from laps.tracks.reassembly import TrackFragments
     from laps.tracks.streams import IncomingStream
@@ -178,6 +179,10 @@ class Shared:
         "What is being fetched from other relays, by request id."
         self.moved: dict[Meter, None] | None = None
         "Tracks that carried something since the last report; None where nobody reports."
+        self.classes: Classes = OneClass()
+        "Which class of service each track is of."
+        self.reordered: dict[TrackKey, None] = {}
+        "Tracks that may be of another class than before."
         self.fragment_limit = max(limits.total_bytes // 8, 2 * MAX_OBJECT_BYTES)
         self.fragment_bytes = 0
         "What is held of objects that are not whole, of all tracks."
@@ -220,7 +225,8 @@ class Shared:
                     del self.feeding[track]
 
     def comes_by(self, key: TrackKey, source: FromPeer) -> None:
-        """A track comes by a set."""
+        """A track comes by a set, which may say of what class it is."""
+        self.reordered[key] = None
         self.feeding.setdefault(key, {})[source] = None
 
     def lost(self, source: Source, *, sudden: bool) -> None:

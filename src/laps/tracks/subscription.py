@@ -180,6 +180,9 @@ class Subscription:
     def repaired(self, now: float) -> None:
         """What was missing has come, or nobody has it: it need not be waited for."""
 
+    def reorder(self) -> None:
+        """The track is of another class of service: what is open has its place."""
+
     def is_kept_for_later(self) -> bool:
         """Whether what arrives now is not for it yet: it is in the cache, and sent from there.
 
@@ -239,6 +242,9 @@ class PlainSubscriber:
 
     def repaired(self, now: float) -> None:
         """As `Subscription.repaired`: nothing waits here."""
+
+    def reorder(self) -> None:
+        """As `Subscription.reorder`; the next stream has the place."""
 
 
 Subscriber = Subscription | PlainSubscriber

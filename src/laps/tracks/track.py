@@ -139,6 +139,11 @@ class Track:
         return self.hash.full_name_hash
 
     @property
+    def order(self) -> int:
+        """The place of its class of service."""
+        return self.shared.classes.of(self)
+
+    @property
     def is_needed(self) -> bool:
         """Whether anybody has to do with it, or anything is kept of it."""
         return bool(
@@ -271,14 +276,9 @@ class Track:
     def publish(self, client: Client, request_id: int) -> Publication:
         """A client publishes it without being asked, in place of what it published before."""
         before = self._publishers.get(client)
-        publication = Publication(
-            self.hash,
-            client,
-            PublicationState.PUBLISHING,
-            request_id,
-            by_publish=True,
-            wanted=before is not None and before.wanted,
-        )
+        state, wanted = PublicationState.PUBLISHING, before is not None and before.wanted
+        args = self.hash, client, state, request_id
+        publication = Publication(*args, by_publish=True, wanted=wanted)
         self.final = None
         self._publishers[client] = publication
         self._review_keeping()

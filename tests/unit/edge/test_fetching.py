@@ -321,7 +321,7 @@ def test_a_fetch_is_as_urgent_as_the_track_and_its_priority_can_be_changed() -> 
     pub.stream(alias, 0, *objects_of(0, 1))
     sub.link.room = 1
     request_id = sub.fetch("demo/t", (0, 0), (0, 2), priority=9)
-    assert sub.fetched.rank == (9, 7, request_id, 0, 0)
+    assert sub.fetched.rank == (9, 7, 1, request_id, 0, 0)
     sub.update(request_id, priority=3)
     net.run(0.1)
-    assert sub.fetched.rank == (3, 7, request_id, 0, 0)
+    assert sub.fetched.rank == (3, 7, 1, request_id, 0, 0)

@@ -301,8 +301,8 @@ def test_a_datagram_has_the_priority_of_its_track_where_it_names_none(dialect: D
     pub.datagram(alias, 4, 3, payload=b"x", priority=1)
     assert [item.priority for item in sub.datagrams] == [7, 1]
     assert [(rank, ttl_us) for _, rank, ttl_us in sub.link.datagrams] == [
-        ((3, 7, 0, 4, 2), 5000),
-        ((3, 1, 0, 4, 3), 5000),
+        ((3, 7, 1, 0, 4, 2), 5000),
+        ((3, 1, 1, 0, 4, 3), 5000),
     ]
 
 
@@ -376,8 +376,8 @@ def test_a_rank_is_what_both_sides_want(
     pub.stream(alias, 6, *objects_of(0), subgroup=9, priority=17)
     pub.stream(alias, 6, *objects_of(11), subgroup=None, priority=17)
     assert [stream.rank for stream in sub.streams] == [
-        (3, 17, 0, place, 9),
-        (3, 17, 0, place, 11),
+        (3, 17, 1, 0, place, 9),
+        (3, 17, 1, 0, place, 11),
     ]
 
 

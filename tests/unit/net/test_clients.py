@@ -118,10 +118,11 @@ def test_windows_that_are_tiny_make_nobody_wait(narrow: bool) -> None:
         transport.peer_window_bytes = LEAST_WINDOW_BYTES - narrow
         transport.buffered_bytes = EgressConfig().quic_queue_bytes
         connection = clients()._moqt(transport, None, webtransport=False)
-        stream = connection.open_stream((0, 0, 0, 0, 0), 0)
+        stream = connection.open_stream((0, 0, 1, 0, 0, 0), 0)
         for _ in range(EgressConfig().queue_bytes // 2 // 65_536 + 1):
             stream.write(bytes(65_536))
-        assert connection.pressed
-        assert connection.crowded is not narrow
+        assert connection.pressed_for(1)
+        assert not connection.pressed_for(0)
+        assert connection.crowded_for(1) is not narrow
 
     asyncio.run(run())

@@ -454,7 +454,7 @@ def test_bytes_arrive_in_order_whole_or_reset_and_the_bound_holds(seed: int) -> 
 def fill(bench: Bench, rank: tuple[int, ...], chunks: int = 40) -> None:
     stream = bench.egress.open(rank=rank)
     for _ in range(chunks):
-        stream.write(bytes([rank[2]]) * (TURN_BYTES // 4))
+        stream.write(bytes([rank[3]]) * (TURN_BYTES // 4))
 
 
 def shares(bench: Bench, turns: int) -> dict[int, int]:
@@ -484,7 +484,7 @@ def test_subscriptions_share_a_connection_whatever_their_groups_are(
     if not opened:
         bench.stall()
     for flow, place in enumerate(places):
-        fill(bench, (128, 128, flow, place, 0))
+        fill(bench, (128, 128, 1, flow, place, 0))
     bench.stall()
     sent = shares(bench, 16)
     assert abs(sent[0] - sent[1]) <= 2 * TURN_BYTES
@@ -494,8 +494,8 @@ def test_many_small_streams_of_one_flow_do_not_starve_a_large_one() -> None:
     bench = Bench(queue_bytes=1 << 30, quic_queue_bytes=TURN_BYTES)
     bench.stall()
     for group in range(2000):
-        bench.egress.open(rank=(128, 128, 1, group, 0)).finish(b"\x01" * 1000)
-    fill(bench, (128, 128, 2, 0, 0))
+        bench.egress.open(rank=(128, 128, 1, 1, group, 0)).finish(b"\x01" * 1000)
+    fill(bench, (128, 128, 1, 2, 0, 0))
     sent = shares(bench, 20)
     assert abs(sent[1] - sent[2]) <= 3 * TURN_BYTES
 
@@ -504,7 +504,7 @@ def test_within_a_flow_the_smallest_group_goes_first() -> None:
     bench = Bench(queue_bytes=1 << 30, quic_queue_bytes=TURN_BYTES)
     bench.stall()
     for group in (3, 1, 2):
-        bench.egress.open(rank=(128, 128, 1, group, 0)).finish(b"%d" % group)
+        bench.egress.open(rank=(128, 128, 1, 1, group, 0)).finish(b"%d" % group)
     bench.drain()
     assert bench.pipe.text() == "123"
 
@@ -512,18 +512,21 @@ def test_within_a_flow_the_smallest_group_goes_first() -> None:
 def test_a_more_urgent_class_goes_before_all_flows_of_another() -> None:
     bench = Bench(queue_bytes=1 << 30, quic_queue_bytes=TURN_BYTES)
     bench.stall()
-    fill(bench, (128, 128, 1, 0, 0))
-    fill(bench, (128, 7, 2, 99, 0), chunks=8)
+    fill(bench, (128, 128, 1, 1, 0, 0))
+    fill(bench, (128, 7, 1, 2, 99, 0), chunks=8)
     assert shares(bench, 2) == {2: 2 * TURN_BYTES}
 
 
 def test_a_stream_that_waits_can_become_more_urgent() -> None:
     bench = Bench()
     bench.stall()
-    late, early = bench.egress.open(rank=(9, 0, 1, 0, 0)), bench.egress.open(rank=(5, 0, 2, 0, 0))
+    late, early = (
+        bench.egress.open(rank=(9, 0, 1, 1, 0, 0)),
+        bench.egress.open(rank=(5, 0, 1, 2, 0, 0)),
+    )
     late.finish(b"a")
     early.finish(b"b")
-    late.move((1, 0, 1, 0, 0))
+    late.move((1, 0, 1, 1, 0, 0))
     bench.drain()
     assert bench.pipe.text() == "ab"
 

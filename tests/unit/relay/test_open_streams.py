@@ -54,7 +54,7 @@ def places(app: App) -> list[int]:
     """The objects that an app got, on all its streams."""
     found = []
     for stream in app.streams:
-        seen = InStream(BETWEEN_RELAYS, (0, 0, 0, 0, 0), 0, bytearray(stream.data))
+        seen = InStream(BETWEEN_RELAYS, (0, 0, 1, 0, 0, 0), 0, bytearray(stream.data))
         found += [item.object_id for item in seen.objects]
     return found
 
@@ -157,7 +157,7 @@ def test_a_late_relay_gets_an_object_whole_that_is_half_there(
     assert places(tree.one)[-3:] == [30, 31, 32]
     assert places(tree.one)[0] <= first + 1
     (stream,) = tree.one.streams
-    seen = InStream(BETWEEN_RELAYS, (0, 0, 0, 0, 0), 0, bytearray(stream.data))
+    seen = InStream(BETWEEN_RELAYS, (0, 0, 1, 0, 0, 0), 0, bytearray(stream.data))
     assert seen.objects[-3].payload == last
     assert places(tree.two) == list(range(33))
 

@@ -174,7 +174,7 @@ def test_late_joiners_pass_over_an_object_that_is_not_kept(joins_at: int) -> Non
 
 
 def test_a_late_joiner_holds_nothing_of_an_object_that_it_is_not_given() -> None:
-    stream = InStream(DRAFT16, (0, 0, 0, 0, 0), 0)
+    stream = InStream(DRAFT16, (0, 0, 1, 0, 0, 0), 0)
     cut = Cut(stream, b"", 1, False)
     data = body([big(0, 10_000), Obj(1, b"next")])
     for at in range(0, len(data), 100):

@@ -21,7 +21,7 @@ NOW = 0.0
 
 
 def out() -> InStream:
-    return InStream(DRAFT16, (0, 0, 0, 0, 0), 0)
+    return InStream(DRAFT16, (0, 0, 1, 0, 0, 0), 0)
 
 
 def ids(stream: InStream, extended: bool = False, dialect: object = DRAFT16) -> list[int]:

@@ -1,0 +1,65 @@
+"""What waits to be sent on a connection, by class of service, and for which classes it is too much.
+
+A class goes ahead of those below it, so what presses on it is what waits of itself and of better
+ones. Much of bronze may wait on a narrow link: gold is not held up by it, nor lost.
+
+    pressed     more waits than is good: whoever writes might wait a little
+    crowded     half of what may wait does: whoever writes has to wait, or something is dropped soon
+
+Each holds until it is half of what it was.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from laps.routing.terms import ORDERS
+
+if TYPE_CHECKING:
+    from laps.config import EgressConfig
+
+
+class Backlog:
+    """The bytes that wait, by the place of their class."""
+
+    __slots__ = (
+        "_config", "_notable_bytes", "by_order", "crowded_from", "pressed_from", "total",
+    )  # fmt: skip
+
+    def __init__(self, config: EgressConfig) -> None:
+        self.total = 0
+        self.by_order = [0] * ORDERS
+        self.pressed_from = ORDERS
+        "The best class that is pressed; those below it are too. There may be none."
+        self.crowded_from = ORDERS
+        self._config = config
+        self._notable_bytes = min(config.pressure_bytes, config.queue_bytes // 2)
+
+    def add(self, order: int, size: int) -> None:
+        """So much more waits of a class, or less."""
+        self.total += size
+        self.by_order[order] += size
+
+    def may_press(self, order: int) -> bool:
+        """Whether something was added to a class that calls for a review."""
+        return self.total > self._notable_bytes and (
+            order < self.pressed_from or order < self.crowded_from
+        )
+
+    def review(self, *, is_paced: bool) -> bool:
+        """See what is too much now; whether that is another.
+
+        Nobody waits for one that is held to its share: it loses what it has no share for.
+        """
+        config, waiting = self._config, self.total
+        pressed = crowded = ORDERS
+        for order in reversed(range(ORDERS)):
+            is_pressed, is_crowded = order >= self.pressed_from, order >= self.crowded_from
+            if waiting > config.pressure_bytes // (1 + is_pressed):
+                pressed = order
+            if not is_paced and waiting > config.queue_bytes // (2 + 2 * is_crowded):
+                crowded = order
+            waiting -= self.by_order[order]
+        before = self.pressed_from, self.crowded_from
+        self.pressed_from, self.crowded_from = pressed, crowded
+        return before != (pressed, crowded)
