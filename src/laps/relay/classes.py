@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from laps.routing.flows import Flow
     from laps.routing.forwarding import Fib
     from laps.routing.policy import PolicyInForce
-    from laps.tracks.track import Track
     from laps.tracks.tracks import Tracks
-    from laps.types import TrackKey
+    from laps.types import TrackKey, TrackName
 
 
 class Classes:
@@ -44,19 +43,19 @@ class Classes:
         self._looking: Iterator[TrackKey] | None = None
         "Tracks that have not been looked at since the policy changed."
 
-    def of(self, track: Track) -> int:
-        """The place of a track for clients of this relay."""
-        if self._policy.policy is not None and track.name is not None:
-            return self._policy.terms(track.name).order
-        for source in self._shared.feeding.get(track.key, ()):
+    def of(self, key: TrackKey, name: TrackName | None) -> int:
+        """As `tracks.ports.Classes`: the place of a track for clients of this relay."""
+        if self._policy.policy is not None and name is not None:
+            return self._policy.terms(name).order
+        for source in self._shared.feeding.get(key, ()):
             if (flow := self._fib.get(source)) is not None:
                 return flow.terms.order
         return ORDINARY
 
     def at(self, key: TrackKey) -> int:
-        """The same, by the hash of the track."""
+        """The same, for who does not know the name."""
         track = self._tracks.get(key)
-        return ORDINARY if track is None else self.of(track)
+        return self.of(key, None if track is None else track.name)
 
     def changed(self) -> None:
         """Another policy is in force."""

@@ -49,8 +49,7 @@ if TYPE_CHECKING:
 
     MaybeStub = StubClient | None
 
-# 10 µs each.
-MOST_RESET: Final = 200
+MOST_RESET: Final = 200  # 10 µs each
 
 # What the answer to a FETCH begins with, in draft 16.
 FETCH_BYTE: Final = encode_fetch_header(FetchHeader(0))[:1]
@@ -116,8 +115,7 @@ class DataPlane:
     ) -> Passing:
         key = track.full_name_hash
         found = self._tracks.track(track, now)
-        flow = self._flow_of(found, client)
-        passing = Passing(flow)
+        passing = Passing(flow := self._flow_of(found, client))
         if flow is not None:
             self._open(passing, key, priority, ttl_us, wrapped=True)
         passing.track = found
@@ -386,10 +384,7 @@ class DataPlane:
 
     def reorder(self, flow: Flow) -> None:
         """A flow is of another class of service: its streams have its place."""
-        for passing in self._streams.under(flow):
-            for of, _, _, out in passing.sets:
-                if of is flow:
-                    out.reorder(flow.terms.order)
+        self._streams.reorder(flow)
 
     # -- what it carries ---------------------------------------------------------------------------
 
@@ -411,9 +406,8 @@ class DataPlane:
 
     def _count_new(self, passing: Passing) -> None:
         self.counters.streams += 1
-        copies = len(passing.outs)
-        if passing.track is not None:
-            copies += len(passing.track.subscribers)
+        track = passing.track
+        copies = len(passing.outs) + (0 if track is None else len(track.subscribers))
         self.counters.copies += copies
         self.counters.unwanted += not copies
 

@@ -182,6 +182,13 @@ class OpenStreams:
         if not under:
             self._under.pop(flow, None)
 
+    def reorder(self, flow: Flow) -> None:
+        """The streams of a flow are of another class of service."""
+        for passing in self.under(flow):
+            for of, _, _, out in passing.sets:
+                if of is flow:
+                    out.reorder(flow.terms.order)
+
     def under(self, flow: Flow) -> list[Passing]:
         """The streams of a flow that are sent to peers."""
         return list(self._under.get(flow, ()))

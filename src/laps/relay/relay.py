@@ -102,8 +102,7 @@ class Relay:
         self.subscribes = Subscribes()
         self.links = Links(self.counters, avoided)
         self.peers = self.links.peers
-        where = self.id, settings.region
-        self.weighing = Weighing(*where, self.nodes, self.links, avoided)
+        self.weighing = Weighing(self.id, settings.region, self.nodes, self.links, avoided)
         self.router, self.fib = self.weighing.router, self.weighing.fib
         self._sets = self.weighing.sets
         seen = self.nodes, self.links, self.weighing, self.journal, settings.probing
@@ -317,8 +316,7 @@ class Relay:
 
     def link_writable(self, link: Link, now: float) -> None:
         """A link has room for control messages again."""
-        peer_link = self.links.peer_links.get(link.id)
-        if peer_link is not None and peer_link.outbox:
+        if (peer_link := self.links.peer_links.get(link.id)) is not None and peer_link.outbox:
             self.links.pump(peer_link)
 
     def link_srtt(self, link: Link, now: float) -> bool:

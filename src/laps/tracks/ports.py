@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from laps.routing.flows import FlowKey
-    from laps.tracks.track import Track
-    from laps.types import TrackHash, TrackKey
+    from laps.types import TrackHash, TrackKey, TrackName
     from laps.wire.extensions import Urgency
 
 
@@ -54,14 +53,14 @@ class Pressed(Protocol):
 class Classes(Protocol):
     """The classes of service that tracks are of."""
 
-    def of(self, track: Track) -> int:
-        """The place of a track's class among the others."""
+    def of(self, key: TrackKey, name: TrackName | None) -> int:
+        """The place of a track's class among the others; its name may not be known."""
 
 
 class OneClass:
     """As `Classes`, where nobody says anything of any."""
 
-    def of(self, _: Track) -> int:
+    def of(self, key: TrackKey, name: TrackName | None) -> int:
         """As `Classes.of`."""
         return ORDINARY
 

@@ -141,7 +141,7 @@ class Track:
     @property
     def order(self) -> int:
         """The place of its class of service."""
-        return self.shared.classes.of(self)
+        return self.shared.classes.of(self.key, self.name)
 
     @property
     def is_needed(self) -> bool:
