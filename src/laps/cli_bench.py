@@ -326,6 +326,31 @@ def bench_hostile_command(
         raise typer.Exit(1)
 
 
+@bench.command("classes", epilog="Example: laps bench classes --mbit 5")
+def bench_classes_command(
+    seconds: Annotated[float, typer.Option(min=1, help="How long delays are measured.")] = 10.0,
+    mbit: Annotated[
+        float, typer.Option(min=4.5, max=100, metavar="N", help="How wide the link is.")
+    ] = 5.0,
+    as_json: AsJson = False,
+) -> None:
+    """What classes of service do on a link that is too narrow: gold, silver and bronze.
+
+    Three labs of two relays, about half a minute each. Exit status 1 if the gold track loses an
+    object, or takes longer than on a wide link by more than a full path holds.
+    """
+    from laps.bench import classes as bench_classes
+
+    with err.status("measuring") as status:
+        figures = bench_classes.measure(seconds, mbit, status.update)
+    if as_json:
+        _print_line(json.dumps(as_mapping(figures), indent=2))
+    else:
+        out.print(bench_classes.table(figures, mbit))
+    if not all(figure.holds() for figure in figures):
+        raise typer.Exit(1)
+
+
 @bench.command("deciding", epilog="Example: laps bench deciding --nodes 200 --regions 8 --seed 1")
 def bench_deciding_command(
     nodes: Annotated[

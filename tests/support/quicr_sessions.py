@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import count
+from math import inf
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from laps.client.quicr.channel import QuicrChannel
@@ -74,6 +75,7 @@ class QuicrWire(Wire):
 
     def __init__(self, relay: FakeQuicrRelay) -> None:
         super().__init__(relay)  # type: ignore[arg-type]
+        self.carried_per_s = inf
         self.datagram_limit_bytes = 1200
         self.peer_window_bytes = 1 << 20
         self.datagram_room: int | None = None

@@ -15,6 +15,7 @@ import asyncio
 import functools
 from dataclasses import dataclass, field
 from itertools import count
+from math import inf
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from laps.client.channel import Channel
@@ -81,6 +82,7 @@ class Wire:
         self.alpn = ""
         self.close_state: ConnectionClosed | None = None
         self.buffered_bytes = 0
+        self.carried_per_s = inf
         self.datagram_limit_bytes = 1000
         self.peer_window_bytes = 1 << 20
         self.paused = False

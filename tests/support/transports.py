@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from laps.errors import (
@@ -43,6 +44,7 @@ class FakeConnection:
         self.alpn = "h3"
         self.close_state: ConnectionClosed | None = None
         self.buffered_bytes = 0
+        self.carried_per_s = inf
         self.datagram_limit_bytes = 1000
         self.peer_window_bytes = 1 << 20
         self.receiver: Receiver | None = None

@@ -248,10 +248,6 @@ def network_from_mapping(mapping: Mapping[str, object], source: str) -> Network:
     )
     if not topology.nodes:
         raise ConfigError(f"{source}: has no [[nodes]]: a lab needs one relay at least")
-    for number, link in enumerate(topology.links, start=1):
-        if link.bandwidth_mbit is not None:
-            where = f"{source}: links[{number}]: bandwidth_mbit = {link.bandwidth_mbit:g}"
-            raise ConfigError(f"{where}: is for laps sim; links of a lab are as wide as they are")
     network = Network(
         nodes=topology.nodes,
         links=topology.links,

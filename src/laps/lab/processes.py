@@ -65,10 +65,15 @@ class Way:
     delay_ms: float = 0.0
     jitter_ms: float = 0.0
     drop: float = 0.0
+    bandwidth_mbit: float = 0.0
+    "0: as wide as it is."
 
     def to_toml(self) -> str:
         """An inline table."""
-        return f"{{ delay_ms = {self.delay_ms}, jitter_ms = {self.jitter_ms}, drop = {self.drop} }}"
+        said = f"delay_ms = {self.delay_ms}, jitter_ms = {self.jitter_ms}, drop = {self.drop}"
+        if self.bandwidth_mbit:
+            said += f", bandwidth_mbit = {self.bandwidth_mbit}"
+        return f"{{ {said} }}"
 
 
 @dataclass(slots=True)
@@ -293,7 +298,8 @@ def relays_of(
             relay, target = made[near], made[far].address
             lists = {PeerMode.BOTH: relay.peers, PeerMode.DATA: relay.data}
             lists.get(link.mode, relay.control).append(target)
-            relay.ways[target] = Way(link.delay_ms, link.jitter_ms, link.loss)
+            width = link.bandwidth_mbit or 0.0
+            relay.ways[target] = Way(link.delay_ms, link.jitter_ms, link.loss, width)
     apart = Apart(network)
     for near, relay in made.items():
         relay.others = {

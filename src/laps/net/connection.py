@@ -123,6 +123,11 @@ class Connection:
         """Stream bytes handed to QUIC and not yet sent."""
         return self.engine.buffered_bytes
 
+    @property
+    def carried_per_s(self) -> float:
+        """How many bytes go out in a second, about; without end where that is not known."""
+        return self.engine.carried_per_s
+
     def wake_below(self, buffered_bytes: int) -> None:
         """Call the receiver's `writable`, once, when no more than this waits to be sent."""
         self.engine.wake_below(buffered_bytes)

@@ -35,6 +35,12 @@ if TYPE_CHECKING:
     from laps.net.engine import BytesLike
     from laps.net.turns import Rank
 
+# What QUIC is given it sends, whatever is more urgent by then: so it is given what it sends within
+# this time, some packets at least. How much that is, is looked at this often.
+AHEAD_S: Final = 0.01
+LEAST_AHEAD_BYTES: Final = 16 * 1024
+LOOK_S: Final = 0.1
+
 # With so many streams waiting, room is made for more than one write at a time.
 MANY_STREAMS: Final = 64
 
@@ -45,6 +51,10 @@ class Pipe(Protocol):
     @property
     def buffered_bytes(self) -> int:
         """Stream bytes handed over and not yet sent."""
+
+    @property
+    def carried_per_s(self) -> float:
+        """How many bytes it sends in a second, about; without end where that is not known."""
 
     def open_stream(self, *, unidirectional: bool) -> int:
         """A new stream, or StreamLimitReached and later `Egress.writable`."""
@@ -198,6 +208,12 @@ class Egress:
         self._clock = clock
         self._waiting: Turns[EgressStream] = Turns()
         "Streams with something to send."
+        self._ahead_bytes = config.quic_queue_bytes
+        "What QUIC may hold that it has not sent."
+        self._most_at_once = inf
+        "What is handed over in one piece."
+        self._looked_at = -inf
+        "When that was looked at last."
         self._limited = False
         "The peer allows no more streams, as far as we know."
         self._datagrams: Ranked[tuple[float, bytes]] = Ranked()
@@ -269,10 +285,10 @@ class Egress:
 
     def write(self, stream: EgressStream, data: BytesLike, now: float | None, *, fin: bool) -> bool:
         """As `EgressStream.write` and `finish`."""
-        in_pace = not self._pace or self._is_in_pace()
-        if in_pace and not self._waiting and self._hand_over(stream, data, fin=fin):
+        in_pace, size = not self._pace or self._is_in_pace(), memoryview(data).nbytes
+        at_once = in_pace and not self._waiting and size <= self._most_at_once
+        if at_once and self._hand_over(stream, data, fin=fin):
             return fin or not stream.over
-        size = memoryview(data).nbytes
         if not self._make_room(stream, size):
             return False
         if not stream.chunks:
@@ -354,6 +370,8 @@ class Egress:
     def writable(self) -> None:
         """QUIC has room again, or streams to open."""
         self._limited = False
+        if self._waiting:
+            self._look_ahead()
         self._pump_datagrams()
         self._pump()
         if self.pressed or self.crowded:
@@ -382,6 +400,17 @@ class Egress:
         self._flushed.clear()
         for stream in [*self._waiting, *self._open.values()]:
             self._discard(stream)
+
+    def _look_ahead(self) -> None:
+        """On a narrow path QUIC is given less: what is urgent waits for that."""
+        now = self._clock()
+        if now < self._looked_at + LOOK_S:
+            return
+        self._looked_at = now
+        wanted = max(self._pipe.carried_per_s * AHEAD_S, LEAST_AHEAD_BYTES)
+        self._ahead_bytes = int(min(wanted, self._config.quic_queue_bytes))
+        is_narrow = wanted < self._config.quic_queue_bytes
+        self._most_at_once = self._ahead_bytes if is_narrow else inf
 
     # -- how it works ----------------------------------------------------------------------------
 
@@ -416,7 +445,7 @@ class Egress:
     def _hand_over(self, stream: EgressStream, data: BytesLike, *, fin: bool) -> bool:
         """Give bytes to QUIC; False if it has no room for them now."""
         pipe = self._pipe
-        if pipe.buffered_bytes >= self._config.quic_queue_bytes:
+        if pipe.buffered_bytes >= self._ahead_bytes:
             return False
         try:
             stream_id = stream.stream_id
@@ -454,7 +483,7 @@ class Egress:
     def _pump(self) -> None:
         """Give QUIC what is most urgent until it has enough."""
         now = self._clock()
-        while self._pipe.buffered_bytes < self._config.quic_queue_bytes:
+        while self._pipe.buffered_bytes < self._ahead_bytes:
             if self._pace and self._waiting and not self._is_in_pace():
                 return
             stream = self._waiting.next(opened_only=self._limited)
@@ -468,12 +497,14 @@ class Egress:
             elif was_open:
                 break
         if self._waiting:
-            self._pipe.wake_below(self._config.quic_queue_bytes // 2)
+            self._pipe.wake_below(self._ahead_bytes // 2)
 
     def _take_turn(self, stream: EgressStream) -> int | None:
         """Hand over up to a turn's bytes of a stream: how many; None if it could not even begin."""
         left = TURN_BYTES
         while left > 0 and stream.chunks:
+            if len(stream.chunks[0][1]) > self._most_at_once:
+                self._cut_first(stream)
             data = stream.chunks[0][1]
             last = stream.fin and len(stream.chunks) == 1
             if not self._hand_over(stream, data, fin=last):
@@ -486,6 +517,11 @@ class Egress:
                 if not stream.chunks:
                     self._waiting.remove(stream)
         return TURN_BYTES - left
+
+    def _cut_first(self, stream: EgressStream) -> None:
+        """What waits of a stream first is too much for one piece."""
+        (until, data), size = stream.chunks.popleft(), self._ahead_bytes
+        stream.chunks.extendleft([(until, data[size:]), (until, data[:size])])
 
     def _pump_datagrams(self) -> None:
         now = self._clock()

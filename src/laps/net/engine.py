@@ -32,6 +32,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from qh3.quic import events
@@ -467,6 +468,14 @@ class Engine:
             udp_payload_bytes=path[5],
             sent_packets=self.sent_packets,
         )
+
+    @property
+    def carried_per_s(self) -> float:
+        """How many bytes go out in a second, about: a congestion window each round trip."""
+        core = self._core or self._face.core
+        if core is None or not core.smoothed_rtt:
+            return inf
+        return float(core.congestion_window / core.smoothed_rtt)
 
     def traffic(self) -> tuple[int, int]:
         """Bytes sent and received, as `stats` has them and for a fifth of what those take."""

@@ -92,6 +92,10 @@ class Transport(Protocol):
     def buffered_bytes(self) -> int:
         """Stream bytes handed to QUIC and not yet sent."""
 
+    @property
+    def carried_per_s(self) -> float:
+        """How many bytes go out in a second, about; without end where that is not known."""
+
     def wake_below(self, buffered_bytes: int) -> None:
         """Call the receiver's `writable`, once, when no more than this waits to be sent."""
 

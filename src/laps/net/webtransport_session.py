@@ -148,6 +148,11 @@ class WebTransportSession:
         """Stream bytes handed to QUIC and not yet sent."""
         return self._connection.buffered_bytes
 
+    @property
+    def carried_per_s(self) -> float:
+        """How many bytes go out in a second, about; without end where that is not known."""
+        return self._connection.carried_per_s
+
     def wake_below(self, buffered_bytes: int) -> None:
         """Call the receiver's `writable`, once, when no more than this waits to be sent."""
         self._connection.wake_below(buffered_bytes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from math import inf
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,6 +28,7 @@ class FakePipe:
 
     def __init__(self) -> None:
         self.buffered_bytes = 0
+        self.carried_per_s = inf
         self.streams_left = 1000
         self.openings = 0
         "How often a stream was asked for."
