@@ -77,6 +77,7 @@ def decide(seed: int) -> tuple[list[str], float]:
             else:
                 subscriber.attach()
         network.run(rng.uniform(2.0, 12.0))
+        inspector.look_at_classes()
     pairs.look(policy)
     for subscriber in network.subscribers:
         subscriber.attach()
@@ -89,6 +90,7 @@ def decide(seed: int) -> tuple[list[str], float]:
     network.run(20.0)
     until = network.now - 4.0
     changed = _changes(network) - before
+    inspector.look_at_classes()
     found = inspector.found[:5] + check_always(network) + pairs.check_steady(until)
     found += pairs.check_last(LAST, since, until)
     if changed > MOST_CHANGES:

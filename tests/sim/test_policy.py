@@ -48,6 +48,7 @@ def change_policies(seed: int) -> list[str]:
         for node in rng.sample(list(network.nodes.values()), 4):
             node.load = partial(float, rng.choice((0.0, 0.3, 0.85, 0.95, 1.0)))
         network.run(rng.uniform(0.5, 6.0))
+        inspector.look_at_classes()
     pairs.look(policy)
     last = random_policy(topology, rng)
     inspector.follow(last)
@@ -56,6 +57,8 @@ def change_policies(seed: int) -> list[str]:
     since = network.now
     network.run(10.0)
     until = network.now - 4.0
+    inspector.look_at_classes()
+    assert inspector.streams
     found = inspector.found[:5] + check_always(network) + pairs.check_steady(until)
     return found + pairs.check_last(last, since, until)
 

@@ -9,7 +9,9 @@ import msgspec
 from laps.infobase.metrics import Metrics
 from laps.policy import Policy, policy_from_mapping
 from laps.routing import compliance
+from laps.routing.flows import FromPeer
 from laps.routing.policy import PolicyInForce, terms_of
+from laps.routing.terms import ORDINARY
 from laps.types import NodeMetrics, PeerMode, format_node_id
 
 if TYPE_CHECKING:
@@ -85,6 +87,8 @@ class Inspector:
         self.found: list[str] = []
         self.hops = 0
         "How many were bound by a policy."
+        self.streams = 0
+        "How many streams were looked at."
         self._network = network
         self._tracks = tracks_of(network)
         self._rules: list[tuple[float, PolicyInForce | None]] = [(0.0, None)]
@@ -102,6 +106,29 @@ class Inspector:
             rules.follow(policy)
         self._rules.append((self._network.now, rules))
         self._network.follow_policy(policy)
+
+    def look_at_classes(self) -> None:
+        """Every stream that is open has the place of its track's class, at every hop."""
+        at, rules = self._rules[-1]
+        if self._network.now < at + GRACE_S:
+            return
+        for node in self._network.nodes.values():
+            for passing in () if node.relay is None else node.relay.data.open_streams():
+                flow = passing.flow
+                key = None if flow is None else flow.track
+                if flow is not None and not isinstance(flow.key, FromPeer):
+                    key = flow.key.track
+                if key not in self._tracks:
+                    continue
+                self.streams += 1
+                policy = None if rules is None else rules.policy
+                wanted = ORDINARY if policy is None else terms_of(policy, self._tracks[key]).order
+                for _, _, _, out in passing.sets:
+                    order = out.order  # type: ignore[attr-defined]  # of a simulated link
+                    if not out.over and order != wanted:
+                        where = f"{self._tracks[key]} leaves {format_node_id(node.node_id)}"
+                        found = f"{where} in place {order}, not {wanted}"
+                        self.found.append(f"{self._network.now:.3f}: {found}")
 
     def _hop(self, made: ObjectId, a: NodeId, b: NodeId, now: float) -> None:
         against = None

@@ -624,6 +624,157 @@ def test_what_is_too_old_is_not_sent_for_a_source_that_is_lost_either() -> None:
     assert bench.egress.queued_bytes == 0
 
 
+# -- classes of service ----------------------------------------------------------------------------
+
+GOLD, SILVER, BRONZE = (5, 0, 0), (5, 0, 1), (5, 0, 2)
+
+
+def test_of_one_priority_the_better_class_goes_first_and_no_class_goes_before_a_priority() -> None:
+    bench = Bench()
+    bench.stall()
+    for rank, data in (
+        (BRONZE, b"bronze "),
+        (SILVER, b"silver "),
+        ((9, 0, 0), b"gold, not urgent"),
+        (GOLD, b"gold "),
+        ((1, 0, 2), b"urgent bronze "),
+    ):
+        bench.egress.open(rank).finish(data)
+    bench.drain()
+    assert bench.pipe.text() == "urgent bronze gold silver bronze gold, not urgent"
+
+
+def test_flows_of_one_class_take_turns_and_those_of_another_wait() -> None:
+    bench = Bench(queue_bytes=1 << 30, quic_queue_bytes=TURN_BYTES)
+    bench.stall()
+    fill(bench, (5, 5, 2, 9, 0, 0), chunks=8)
+    for flow in (1, 2):
+        fill(bench, (5, 5, 0, flow, 0, 0), chunks=8)
+    assert shares(bench, 4) == {1: 2 * TURN_BYTES, 2: 2 * TURN_BYTES}
+    assert shares(bench, 2) == {9: 2 * TURN_BYTES}
+
+
+def test_what_is_too_much_is_dropped_of_the_last_class_first() -> None:
+    bench = Bench()
+    bench.stall()
+    gold, bronze, silver = (bench.egress.open(rank) for rank in (GOLD, BRONZE, SILVER))
+    for stream in (gold, bronze, silver):
+        assert stream.write(b"x" * 300)
+    for _ in range(2):
+        assert gold.write(b"x" * 300)
+    assert [stream.over for stream in (gold, silver, bronze)] == [False, True, True]
+    assert bench.egress.counters.dropped_by_order == [0, 1, 1, 0]
+    late = bench.egress.open(BRONZE)
+    assert not late.write(b"x" * 300), "nothing of gold is dropped for it"
+    assert bench.egress.queued_bytes == 900
+
+
+def test_datagrams_of_the_last_class_are_lost_first() -> None:
+    bench = Bench()
+    for rank, data in ((BRONZE, b"b" * 20), (GOLD, b"g" * 20), (SILVER, b"s" * 20)):
+        bench.egress.send_datagram(data, rank)
+    assert bench.egress.counters.dropped_by_order == [0, 0, 1, 0]
+    bench.pipe.datagram_room = 9
+    bench.egress.writable()
+    assert bench.pipe.datagrams == [b"g" * 20, b"s" * 20]
+    assert bench.egress.counters.sent_by_order == [20, 20, 0, 0]
+
+
+def test_bronze_that_waits_presses_on_bronze_alone() -> None:
+    bench = Bench()
+    bench.egress = Egress(
+        bench.pipe,
+        EgressConfig(queue_bytes=1000, pressure_bytes=100, quic_queue_bytes=100),
+        expired_code=EXPIRED,
+        full_code=FULL,
+        clock=bench.clock,
+    )
+    egress, changes = bench.egress, []
+    egress.on_pressure = lambda: changes.append(egress.backlog.pressed_from)
+    bench.stall()
+    bronze, gold = egress.open(BRONZE), egress.open(GOLD)
+    bronze.write(b"x" * 600)
+    assert [egress.pressed_for(order) for order in range(4)] == [False, False, True, True]
+    assert [egress.crowded_for(order) for order in range(4)] == [False, False, True, True]
+    gold.write(b"x" * 101)
+    assert egress.pressed_for(0)
+    assert not egress.crowded_for(0)
+    assert changes == [2, 0]
+    bench.drain()
+    assert changes[-1] == 4
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_stream_can_become_of_another_class(waits: bool) -> None:
+    bench = Bench()
+    bench.stall()
+    one, other = bench.egress.open((5, 0, 2, 7, 3)), bench.egress.open(SILVER)
+    if waits:
+        one.write(b"first ")
+    one.reorder(0)
+    assert (one.rank, one.order) == ((5, 0, 0, 7, 3), 0)
+    other.finish(b"second")
+    one.finish(b"" if waits else b"first ")
+    assert bench.egress.backlog.by_order == [6, 6, 0, 0]
+    bench.drain()
+    assert bench.pipe.text() == "first second"
+    assert bench.egress.backlog.by_order == [0, 0, 0, 0]
+
+
+# -- how much QUIC is given ------------------------------------------------------------------------
+
+
+def narrow(carried_per_s: float) -> Bench:
+    bench = Bench(queue_bytes=1 << 30, quic_queue_bytes=128 * 1024)
+    bench.pipe.carried_per_s = carried_per_s
+    bench.stall()
+    for rank in (SILVER, GOLD):
+        bench.egress.open(rank).write(bytes([rank[2]]) * 200_000)
+    bench.pipe.buffered_bytes = 0
+    bench.egress.writable()
+    return bench
+
+
+@pytest.mark.parametrize(
+    ("carried_per_s", "least", "most"),
+    [
+        pytest.param(6e5, 16 * 1024, 17_000, id="5 Mbit/s: some packets"),
+        pytest.param(5e6, 50_000, 50_000, id="40 Mbit/s: what goes out in 10 ms"),
+        pytest.param(1e9, 128 * 1024, 250_000, id="8 Gbit/s: as much as it may have"),
+        pytest.param(inf, 128 * 1024, 250_000, id="nothing is known"),
+    ],
+)
+def test_quic_is_given_what_it_soon_sends(carried_per_s: float, least: int, most: int) -> None:
+    bench = narrow(carried_per_s)
+    assert least <= bench.pipe.buffered_bytes <= most
+    bench.drain()
+    assert bench.egress.queued_bytes == 0
+    sent = b"".join(data for _, data in bench.pipe.written)
+    assert sent == b"\0" * 200_000 + b"\1" * 200_000
+
+
+def test_a_path_that_is_wide_again_is_given_more() -> None:
+    bench = narrow(6e5)
+    bench.pipe.carried_per_s = inf
+    bench.clock.now += 1.0
+    bench.pipe.buffered_bytes = 0
+    bench.egress.writable()
+    assert bench.pipe.buffered_bytes >= 128 * 1024
+
+
+def test_on_a_narrow_path_a_large_write_does_not_go_ahead_in_one_piece() -> None:
+    bench = narrow(6e5)
+    bench.drain()
+    bench.pipe.buffered_bytes = 0
+    bench.egress.open(BRONZE).finish(b"b" * 60_000)
+    bench.egress.open(GOLD).finish(b"g" * 100)
+    bench.drain()
+    data = b"".join(data for _, data in bench.pipe.written)[400_000:]
+    assert data.index(b"g") <= 16 * 1024
+    assert data.count(b"b") == 60_000
+    assert bench.pipe.finished[-2:] in ([3, 4], [4, 3])
+
+
 # -- pace ------------------------------------------------------------------------------------------
 
 
