@@ -20,11 +20,11 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.registry import Collector
 
 from laps.admin.answers import in_slices
-from laps.admin.rows import decisions, network, relay, tracks
+from laps.admin.rows import classes, decisions, network, relay, tracks
 from laps.admin.rows.clients import origins, transport_of
 from laps.admin.rows.sources import carried_counts
 from laps.admin.schema.clients import OriginState
-from laps.admin.schema.decisions import Demand
+from laps.admin.schema.decisions import ClassOfService, Demand
 from laps.admin.schema.fields import LABEL, Series
 from laps.admin.schema.network import Peer
 from laps.admin.schema.relay import Node, Plan, Ready
@@ -76,6 +76,7 @@ def _labels_of(kind: type[Row]) -> list[str]:
 _NODE, _PLAN, _READY = series_of(Node), series_of(Plan), series_of(Ready)
 _PEER, _CACHE, _ORIGIN = series_of(Peer), series_of(Cache), series_of(OriginState)
 _DEMAND: Final = series_of(Demand)
+_CLASS: Final = series_of(ClassOfService)
 _INFO: Final = _labels_of(Node)
 
 
@@ -88,6 +89,7 @@ class RelayCollector(Collector):
         self._peer_rows: list[Peer] = []
         self._client_counts: Counter[tuple[str, str]] = Counter()
         self._client_queue = 0
+        self._by_class = classes.TracksByClass()
         self.turn_s = 0.0
         "How long one turn of the loop took, as last measured."
 
@@ -101,6 +103,8 @@ class RelayCollector(Collector):
             if (row := table.row(key)) is not None:
                 self._peer_rows.append(row)
             yield
+        self._by_class = classes.TracksByClass()
+        yield from self._by_class.read(self._runner.relay)
         self._client_counts, self._client_queue = Counter(), 0
         for number, connection in enumerate(list(self._runner.clients.connections)):
             self._client_counts[connection.protocol, transport_of(connection)] += 1
@@ -187,6 +191,7 @@ class RelayCollector(Collector):
             family.add_metric([table], size)
         yield family
         yield from _of_one(_CACHE, "laps_cache", tracks.cache(here, relay.Wall()))
+        yield from self._classes()
         yield from _of_one(_DEMAND, "laps_demand", decisions.demand(here, relay.Wall()))
         closes = CounterMetricFamily(
             "laps_closed_connections",
@@ -196,6 +201,15 @@ class RelayCollector(Collector):
         for (kind, code), count in sorted(self._runner.closes.counts.items()):
             closes.add_metric([kind, code], count)
         yield closes
+
+    def _classes(self) -> Iterator[Metric]:
+        table = classes.classes(self._runner, self._by_class)
+        rows = [row for key in table.keys if (row := table.row(key)) is not None]
+        for series in _CLASS:
+            family: Any = series.family("laps_class", ["order"])
+            for row in rows:
+                family.add_metric([str(row.order)], series.value(row))
+            yield family
 
     def _counters(self) -> Iterator[Metric]:
         for room, counts in msgspec.structs.asdict(relay.counters(self._runner)).items():

@@ -10,7 +10,7 @@ import msgspec
 
 from laps.admin.auth import OPEN_PATHS
 from laps.admin.schema.clients import Clients, Closes, OneClient, Origins
-from laps.admin.schema.decisions import Demand, PolicyLines, Probes
+from laps.admin.schema.decisions import ClassesOfService, Demand, PolicyLines, Probes
 from laps.admin.schema.fields import ListPage, Page
 from laps.admin.schema.network import Announces, Nodes, OneNode, Peers, Subscribes
 from laps.admin.schema.relay import Alive, Counters, Done, Error, Events, Node, Ready
@@ -24,7 +24,7 @@ PAGES: Final[tuple[type[Page], ...]] = (
     Alive,
     Ready,
     *(Peers, Nodes, Subscribes, Announces, Tracks, Fib, NodeSets, Cache, Clients, Origins),
-    *(PolicyLines, Probes, Demand),
+    *(PolicyLines, Probes, ClassesOfService, Demand),
     *(Closes, Events),
     *(OneNode, OneTrack, OneClient),
 )

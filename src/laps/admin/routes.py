@@ -10,11 +10,11 @@ from starlette.routing import Route
 
 from laps.admin import changes
 from laps.admin.answers import in_slices, json_answer, list_answer, number
-from laps.admin.rows import clients, decisions, flows, network, relay, tracks
+from laps.admin.rows import classes, clients, decisions, flows, network, relay, tracks
 from laps.admin.rows.relay import Traffic, Wall
 from laps.admin.rows.texts import node_text
 from laps.admin.schema.clients import Clients, Closes, OneClient, Origins
-from laps.admin.schema.decisions import Demand, PolicyLines, Probes
+from laps.admin.schema.decisions import ClassesOfService, Demand, PolicyLines, Probes
 from laps.admin.schema.network import Announces, Nodes, OneNode, Peers, Subscribes
 from laps.admin.schema.relay import Alive, Counters, Events, Node, Ready
 from laps.admin.schema.tracks import Cache, Fib, NodeSets, OneTrack, Tracks
@@ -150,6 +150,12 @@ async def _probes(request: Request) -> Response:
     return list_answer(request, decisions.probes(here, wall), decisions.probe_rows(here, wall))
 
 
+async def _classes(request: Request) -> Response:
+    runner, counted = _runner(request), classes.TracksByClass()
+    await in_slices(counted.read(runner.relay))
+    return _list(request, ClassesOfService, classes.classes(runner, counted), Wall())
+
+
 async def _demand(request: Request) -> Response:
     here, wall = _runner(request).relay, Wall()
     return list_answer(request, decisions.demand(here, wall), decisions.decisions(here, wall))
@@ -220,6 +226,7 @@ ROUTES: Final = [
     Route(Cache.path, _cache),
     Route(PolicyLines.path, _policy),
     Route(Probes.path, _probes),
+    Route(ClassesOfService.path, _classes),
     Route(Demand.path, _demand),
     Route(Clients.path, _clients),
     Route(OneClient.path, _one_client),

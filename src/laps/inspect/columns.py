@@ -9,7 +9,7 @@ import msgspec
 
 from laps import units
 from laps.admin.schema.clients import Clients, Closes, Origins
-from laps.admin.schema.decisions import Demand, PolicyLines, Probes
+from laps.admin.schema.decisions import ClassesOfService, Demand, PolicyLines, Probes
 from laps.admin.schema.fields import ListPage
 from laps.admin.schema.network import Announces, Nodes, Path, Peers, Subscribes
 from laps.admin.schema.relay import Counters, Events
@@ -439,6 +439,19 @@ VIEWS: Final = {
                 _list("too near to", "doubted"),
             ),
             ("node",),
+        ),
+        View(
+            "classes",
+            ClassesOfService,
+            (
+                _count("order", "order"),
+                _list("classes", "classes"),
+                _count("tracks", "tracks"),
+                _bytes("sent", "sent_bytes"),
+                _size("waiting", "waiting_bytes"),
+                _rare("dropped", "dropped"),
+            ),
+            ("order",),
         ),
         View(
             "demand",

@@ -11,6 +11,7 @@ Each holds until it is half of what it was.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from laps.routing.terms import ORDERS
@@ -19,26 +20,41 @@ if TYPE_CHECKING:
     from laps.config import EgressConfig
 
 
+@dataclass(slots=True)
+class ByClass:
+    """What became of data, by the place of its class: on all connections of a relay together."""
+
+    sent_bytes: list[int] = field(default_factory=lambda: [0] * ORDERS)
+    "Of streams and datagrams."
+    waiting_bytes: list[int] = field(default_factory=lambda: [0] * ORDERS)
+    "Of streams."
+    dropped: list[int] = field(default_factory=lambda: [0] * ORDERS)
+    "Streams and datagrams that were too many, or too old."
+
+
 class Backlog:
     """The bytes that wait, by the place of their class."""
 
     __slots__ = (
-        "_config", "_notable_bytes", "by_order", "crowded_from", "pressed_from", "total",
+        "_config", "_notable_bytes", "_waiting_bytes", "by_order", "crowded_from", "pressed_from",
+        "total",
     )  # fmt: skip
 
-    def __init__(self, config: EgressConfig) -> None:
+    def __init__(self, config: EgressConfig, all_together: ByClass) -> None:
         self.total = 0
         self.by_order = [0] * ORDERS
         self.pressed_from = ORDERS
         "The best class that is pressed; those below it are too. There may be none."
         self.crowded_from = ORDERS
         self._config = config
+        self._waiting_bytes = all_together.waiting_bytes
         self._notable_bytes = min(config.pressure_bytes, config.queue_bytes // 2)
 
     def add(self, order: int, size: int) -> None:
         """So much more waits of a class, or less."""
         self.total += size
         self.by_order[order] += size
+        self._waiting_bytes[order] += size
 
     def may_press(self, order: int) -> bool:
         """Whether something was added to a class that calls for a review."""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from laps.edge.client import ClientLink, Rank, RankedStream
     from laps.edge.edge import Edge
     from laps.edge.shares import ClientShare
+    from laps.net.backlog import ByClass
     from laps.net.closes import Closes
     from laps.net.connection import Connection
     from laps.net.engine import Receiver
@@ -81,6 +82,7 @@ class Clients:
         setup_s: float,
         touched: Callable[[], None],
         closes: Closes,
+        by_class: ByClass,
     ) -> None:
         """A session has `setup_s` to be set up; `closes` hears of those that are over.
 
@@ -94,6 +96,7 @@ class Clients:
         self.past_dropped_groups = 0
         "Of sessions that are over."
         self.closes = closes
+        self.by_class = by_class
         self.numbers = count(1)
         "For sessions, in the order that they begin."
         self._none = asyncio.Event()
@@ -190,6 +193,7 @@ class ClientConnection:
             clients.egress,
             expired_code=ResetCode.DELIVERY_TIMEOUT,
             full_code=ResetCode.INTERNAL_ERROR,
+            by_class=clients.by_class,
         )
         self.egress.on_pressure = self._pressure
         self._pacing: asyncio.TimerHandle | None = None

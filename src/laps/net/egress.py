@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
 from laps.errors import ConnectionClosed, SendBufferFull, StreamLimitReached
-from laps.net.backlog import Backlog
+from laps.net.backlog import Backlog, ByClass
 from laps.net.turns import TURN_BYTES, Ranked, Turns, class_of, order_of, reordered
 from laps.routing.terms import ORDERS
 from laps.wire.moqt.codes import ResetCode
@@ -87,10 +87,6 @@ class Counters:
     "Dropped before they had begun."
     expired_datagrams: int = 0
     overflowed_datagrams: int = 0
-    sent_by_order: list[int] = field(default_factory=lambda: [0] * ORDERS)
-    "Bytes of streams and datagrams, by the place of their class of service."
-    dropped_by_order: list[int] = field(default_factory=lambda: [0] * ORDERS)
-    "Streams and datagrams."
 
     @property
     def dropped_groups(self) -> int:
@@ -196,10 +192,13 @@ class Egress:
         *,
         expired_code: int,
         full_code: int,
+        by_class: ByClass | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
+        """`by_class` counts what several do."""
         self.counters = Counters()
-        self.backlog = Backlog(config)
+        self.by_class = by_class or ByClass()
+        self.backlog = Backlog(config, self.by_class)
         self.queued_datagram_bytes = 0
         self._pipe = pipe
         self._config = config
@@ -358,7 +357,7 @@ class Egress:
             last = self._datagrams.ranks[-1]
             self._pop_datagram(last)
             self.counters.overflowed_datagrams += 1
-            self.counters.dropped_by_order[order_of(last)] += 1
+            self.by_class.dropped[order_of(last)] += 1
 
     def stopped(self, stream_id: int) -> None:
         """The peer asked us to stop sending on a stream."""
@@ -387,7 +386,7 @@ class Egress:
             lane = self._datagrams.lanes[rank]
             kept = deque(item for item in lane if item[0] > now)
             self.counters.expired_datagrams += len(lane) - len(kept)
-            self.counters.dropped_by_order[order_of(rank)] += len(lane) - len(kept)
+            self.by_class.dropped[order_of(rank)] += len(lane) - len(kept)
             self.queued_datagram_bytes -= sum(len(i[1]) for i in lane) - sum(
                 len(i[1]) for i in kept
             )
@@ -461,7 +460,7 @@ class Egress:
             alive = False
         if alive:
             self.counters.stream_bytes += len(data)
-            self.counters.sent_by_order[stream.order] += len(data)
+            self.by_class.sent_bytes[stream.order] += len(data)
             stream.handed_bytes += len(data)
             if self._pace:
                 self._spend(len(data))
@@ -530,7 +529,7 @@ class Egress:
             deadline, data = self._datagrams.lanes[rank][0]
             if deadline <= now:
                 self.counters.expired_datagrams += 1
-                self.counters.dropped_by_order[order_of(rank)] += 1
+                self.by_class.dropped[order_of(rank)] += 1
             elif self._pipe.send_datagram(data):
                 self._datagram_sent(rank, len(data))
                 if self._pace:
@@ -541,7 +540,7 @@ class Egress:
 
     def _datagram_sent(self, rank: Rank, size: int) -> None:
         self.counters.datagrams += 1
-        self.counters.sent_by_order[order_of(rank)] += size
+        self.by_class.sent_bytes[order_of(rank)] += size
 
     def _pop_datagram(self, rank: Rank) -> None:
         _, data = self._datagrams.lanes[rank].popleft()
@@ -584,7 +583,7 @@ class Egress:
                 break
             self.counters.overflowed_streams += 1
             self.counters.overflowed_bytes += victim.queued_bytes + (victim is writer) * size
-            self.counters.dropped_by_order[victim.order] += 1
+            self.by_class.dropped[victim.order] += 1
             self.counters.unopened_streams += victim.stream_id is None
             self.reset(victim, self._full_code)
         if writer.essential and self.queued_bytes + size > self._config.queue_bytes:
@@ -594,7 +593,7 @@ class Egress:
     def _drop_expired(self, stream: EgressStream) -> None:
         self.counters.expired_streams += 1
         self.counters.expired_bytes += stream.queued_bytes
-        self.counters.dropped_by_order[stream.order] += 1
+        self.by_class.dropped[stream.order] += 1
         self.counters.unopened_streams += stream.stream_id is None
         self.reset(stream, self._expired_code)
 

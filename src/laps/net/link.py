@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from laps.config import EgressConfig
     from laps.infobase.nodes import SessionId
+    from laps.net.backlog import ByClass
     from laps.net.connection import Connection
     from laps.net.egress import EgressStream
     from laps.types import NodeId
@@ -60,6 +61,7 @@ class QuicLink:
         number: SessionId,
         config: EgressConfig,
         events: LinkEvents,
+        by_class: ByClass,
         *,
         dialled: bool,
         expected: NodeId | None = None,
@@ -73,7 +75,9 @@ class QuicLink:
         self.certificate = connection.certificate
         self.expected = expected
         self.too_large_datagrams = 0
-        self.egress = Egress(connection, config, expired_code=DROPPED, full_code=DROPPED)
+        self.egress = Egress(
+            connection, config, expired_code=DROPPED, full_code=DROPPED, by_class=by_class
+        )
         self._events = events
         self._control: EgressStream | None = None
         connection.tick = self._tick

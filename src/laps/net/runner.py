@@ -32,6 +32,7 @@ from laps.errors import CloseCode, ConnectNotReceived, ConnectResponseNotReceive
 from laps.infobase.nodes import SessionId
 from laps.net import tls
 from laps.net.authorizing import Authorizing
+from laps.net.backlog import ByClass
 from laps.net.callers import Callers
 from laps.net.clients import Clients, alpns
 from laps.net.closes import Closes
@@ -119,6 +120,7 @@ class Runner:
         self._processor = Processor()
         self.since = time.time()
         self.closes = Closes()
+        self.by_class = ByClass()
         self._numbers = count(1)
         self._links: dict[SessionId, QuicLink] = {}
         self._alone = asyncio.Event()
@@ -179,9 +181,8 @@ class Runner:
         self.relay.follow_policy(self.policies.in_force, time.monotonic())
         self._client_endpoint: Endpoint | None = None
         setup_s = config.quic.handshake_timeout_s
-        self.clients = Clients(
-            self.edge, config.clients, config.egress, setup_s, self._arm, self.closes
-        )
+        told = self._arm, self.closes, self.by_class
+        self.clients = Clients(self.edge, config.clients, config.egress, setup_s, *told)
         self.client_address: Address | None = None
         if RULES[role].accepts_clients:
             self._client_endpoint = self._listen_for_clients()
@@ -426,6 +427,7 @@ class Runner:
             SessionId(next(self._numbers)),
             self.config.egress,
             self._events,
+            self.by_class,
             dialled=dialled,
             expected=expected,
         )

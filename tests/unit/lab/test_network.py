@@ -115,8 +115,8 @@ def refusals() -> Iterable[tuple[str, str]]:
     yield '[[nodes]]\nid = "1"', 'lab.toml: nodes[1]: id = "1": needs a colon'
     yield NODES + "[[wires]]\na = 1", "lab.toml: wires = "
     yield (
-        NODES + '[[links]]\na = "1:1"\nb = "1:2"\nbandwidth_mbit = 3',
-        "links[1]: bandwidth_mbit = 3: is for laps sim",
+        NODES + '[[links]]\na = "1:1"\nb = "1:2"\nbandwidth_mbit = 0',
+        "links[1]: bandwidth_mbit",
     )
     yield NODES + '[[publishers]]\nnode = "1:1"', "publishers[1]: missing required field `track`"
     yield (

@@ -7,14 +7,14 @@ import random
 import pytest
 
 from laps.config import EgressConfig
-from laps.net.backlog import Backlog
+from laps.net.backlog import Backlog, ByClass
 from laps.routing.terms import ORDERS
 
 CONFIG = EgressConfig(queue_bytes=1000, pressure_bytes=100)
 
 
 def backlog(*waiting: int) -> Backlog:
-    made = Backlog(CONFIG)
+    made = Backlog(CONFIG, ByClass())
     for order, size in enumerate(waiting):
         made.add(order, size)
     made.review(is_paced=False)
@@ -50,7 +50,7 @@ def test_each_holds_until_it_is_half_of_what_it_was() -> None:
 
 
 def test_one_that_is_held_to_its_share_is_never_crowded() -> None:
-    made = Backlog(CONFIG)
+    made = Backlog(CONFIG, ByClass())
     made.add(1, 900)
     assert made.review(is_paced=True)
     assert (made.pressed_from, made.crowded_from) == (1, ORDERS)
@@ -60,7 +60,7 @@ def test_one_that_is_held_to_its_share_is_never_crowded() -> None:
 def test_a_review_is_called_for_whenever_it_would_say_something_new(seed: int) -> None:
     """It is left out as long as more of a class says nothing that is not known."""
     rng = random.Random(seed)
-    made = Backlog(CONFIG)
+    made = Backlog(CONFIG, ByClass())
     for _ in range(300):
         order = rng.randrange(ORDERS)
         size = rng.randint(1, 80)

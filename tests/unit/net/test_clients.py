@@ -12,6 +12,7 @@ from laps.config import ClientsConfig, EgressConfig
 from laps.edge.addresses import TIME_BURST_S
 from laps.edge.shares import ShareSettings
 from laps.errors import ConnectionClosed
+from laps.net.backlog import ByClass
 from laps.net.clients import LEAST_WINDOW_BYTES, Clients
 from laps.net.closes import Closes
 from laps.net.http3 import decode_strings, decode_tokens
@@ -27,7 +28,7 @@ def clients(*, strict: bool = False, time_share: float | None = None) -> Clients
     net = MoqtNet()
     session, shares = MoqtLimits(strict=strict), ShareSettings(address_time_share=time_share)
     edge = net.edge(net.relay("1:1"), session=session, shares=shares)
-    return Clients(edge, ClientsConfig(), EgressConfig(), 1.0, lambda: None, Closes())
+    return Clients(edge, ClientsConfig(), EgressConfig(), 1.0, lambda: None, Closes(), ByClass())
 
 
 def asks_for(offered: str) -> ConnectRequest:

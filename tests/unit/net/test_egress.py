@@ -663,7 +663,7 @@ def test_what_is_too_much_is_dropped_of_the_last_class_first() -> None:
     for _ in range(2):
         assert gold.write(b"x" * 300)
     assert [stream.over for stream in (gold, silver, bronze)] == [False, True, True]
-    assert bench.egress.counters.dropped_by_order == [0, 1, 1, 0]
+    assert bench.egress.by_class.dropped == [0, 1, 1, 0]
     late = bench.egress.open(BRONZE)
     assert not late.write(b"x" * 300), "nothing of gold is dropped for it"
     assert bench.egress.queued_bytes == 900
@@ -673,11 +673,11 @@ def test_datagrams_of_the_last_class_are_lost_first() -> None:
     bench = Bench()
     for rank, data in ((BRONZE, b"b" * 20), (GOLD, b"g" * 20), (SILVER, b"s" * 20)):
         bench.egress.send_datagram(data, rank)
-    assert bench.egress.counters.dropped_by_order == [0, 0, 1, 0]
+    assert bench.egress.by_class.dropped == [0, 0, 1, 0]
     bench.pipe.datagram_room = 9
     bench.egress.writable()
     assert bench.pipe.datagrams == [b"g" * 20, b"s" * 20]
-    assert bench.egress.counters.sent_by_order == [20, 20, 0, 0]
+    assert bench.egress.by_class.sent_bytes == [20, 20, 0, 0]
 
 
 def test_bronze_that_waits_presses_on_bronze_alone() -> None:

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from laps.admin.schema.fields import GAUGE, Count, ListPage, Row, Time, Total, says
+from laps.admin.schema.fields import COUNTER, GAUGE, Count, ListPage, Row, Time, Total, says
 
 
 class PolicyLine(Row, frozen=True, kw_only=True):
@@ -84,6 +84,36 @@ class Decision(Row, frozen=True, kw_only=True):
     since: Annotated[Time, says("When it was dialled, since 1970; 0 for a Via.")] = 0.0
     again_at: Annotated[Time, says("When it may be dialled again; 0 where it need not be.")] = 0.0
     why: Annotated[str, says("What it is for; and of one that waits, why it does.")] = ""
+
+
+class ClassOfService(Row, frozen=True, kw_only=True):
+    """The tracks of one place in the order of classes, and what became of their data."""
+
+    order: Annotated[Count, says("Its place: 0 goes first among tracks of one priority.")]
+    classes: Annotated[
+        list[str], says("The classes that have the place, by the policy or as relays say.")
+    ] = []
+    tracks: Annotated[Count, says("Tracks of these classes that pass here."), GAUGE] = 0
+    sent_bytes: Annotated[
+        Count, says("Bytes of streams and datagrams sent to peers and clients, by class."), COUNTER
+    ] = 0
+    waiting_bytes: Annotated[
+        Count, says("Bytes that wait to be sent to peers and clients, by class."), GAUGE
+    ] = 0
+    dropped: Annotated[
+        Count,
+        says("Streams and datagrams dropped as too many waited, or too old, by class."),
+        COUNTER,
+    ] = 0
+
+
+class ClassesOfService(ListPage, frozen=True, kw_only=True):
+    """The classes of service, the best first, and what became of the data of each."""
+
+    path = "/v1/classes"
+
+    classes: Annotated[list[ClassOfService], says("A row for each place in their order.")] = []
+    total: Total = 0
 
 
 class Demand(ListPage, frozen=True, kw_only=True):
