@@ -1,4 +1,4 @@
-"""The examples of docs/policy.md and docs/deciding.md: labs of processes that decide by themselves.
+"""The examples of docs/policy.md, classes.md and deciding.md: labs that decide by themselves.
 
 Every object has to come to every subscriber, also while a policy changes and sessions come and go.
 """
@@ -100,7 +100,7 @@ def end(process: subprocess.Popen[str]) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("name", ["seattle", "regions", "hospital"])
+@pytest.mark.parametrize("name", ["seattle", "regions", "hospital", "classes"])
 def test_an_example_refuses_nothing_that_its_lab_wants(name: str) -> None:
     files = POLICIES / f"{name}.toml", POLICIES / f"{name}.lab.toml"
     done = laps("policy", "check", str(files[0]), "--topology", str(files[1]))
@@ -156,6 +156,27 @@ def test_a_hospital_that_stays_inside_us_east() -> None:
         assert heard
         assert not heard & {"2:1", "2:100"}
         end(process)
+
+
+def test_on_a_narrow_link_bronze_gives_way_and_gold_does_not_and_all_of_it_comes() -> None:
+    policy, file = POLICIES / "classes.toml", POLICIES / "classes.lab.toml"
+    with lab("--file", str(file), "--policy", str(policy)) as process:
+
+        def waiting() -> dict[str, int]:
+            rows = [row for row in shown("classes") if row["at_node"] == "1:1"]
+            return {name: row["waiting_bytes"] for row in rows for name in row["classes"]}
+
+        until(ways, process)
+        until(lambda: waiting().get("bronze", 0) > 200_000, process)
+        found = waiting()
+        assert found["gold"] < found["bronze"]
+        rows = {row["order"]: row for row in shown("classes") if row["at_node"] == "2:1"}
+        assert [rows[order]["tracks"] for order in (0, 1, 2)] == [1, 1, 1]
+        assert rows[0]["classes"] == ["gold"]
+        subscribers = {row["track"]: row for row in end(process)["subscribers"]}
+    late = {track: row["latency_p50_ms"] for track, row in subscribers.items()}
+    assert late["call"] < late["archive"]
+    assert late["lecture"] < late["archive"]
 
 
 def test_a_via_is_engaged_on_demand_by_the_lab_s_twelve_relays_and_let_go(place: Path) -> None:

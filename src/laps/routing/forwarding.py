@@ -177,7 +177,7 @@ class Fib:
         flow = self._flows.get(key)
         if flow is None:
             return []
-        updates = self.settle(self.install(key, (), local=False))
+        updates = self.settle(self.install(key, (), local=False, told=flow.told))
         updates += [self._drop(flow, *old) for old in list(flow.old)]
         del self._flows[key]
         return updates

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from laps.admin.rows.sources import meters
+from laps.admin.rows.sources import carried_keys, flows_of, meter_of
 from laps.admin.rows.table import Table
 from laps.admin.schema.decisions import ClassOfService
 from laps.routing.terms import ORDERS
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from laps.net.runner import Runner
     from laps.relay.relay import Relay
-    from laps.tracks.meter import Meter
+    from laps.types import TrackKey
 
 # So many tracks are counted between two chances for others.
 TURN = 1000
@@ -33,21 +33,21 @@ class TracksByClass:
         policy = relay.weighing.policy.policy
         for name, service in () if policy is None else policy.services.items():
             self.names.setdefault(service.order, set()).add(name)
-        for number, meter in enumerate(meters(relay)):
-            self._count(relay, meter)
+        for number, key in enumerate(carried_keys(relay)):
+            self._count(relay, key)
             if not number % TURN:
                 yield
 
-    def _count(self, relay: Relay, meter: Meter) -> None:
-        for flow in meter.flows:
+    def _count(self, relay: Relay, key: TrackKey) -> None:
+        track = relay.tracks.get(key)
+        flows = flows_of(relay, track, meter_of(relay, key, track))
+        for flow in flows:
             if flow.terms.service:
                 self.names.setdefault(flow.terms.order, set()).add(flow.terms.service)
-        track = relay.tracks.get(meter.key)
-        order = next(
-            (flow.terms.order for flow in meter.flows), None if track is None else track.order
-        )
-        if order is not None:
-            self.tracks[order] += 1
+        if flows:
+            self.tracks[min(flow.terms.order for flow in flows)] += 1
+        elif track is not None and track.is_wanted:
+            self.tracks[track.order] += 1
 
 
 def classes(runner: Runner, counted: TracksByClass) -> Table[ClassOfService]:
