@@ -270,7 +270,7 @@ class Outbound:
         descending = order is GroupOrder.DESCENDING
         at_end = track.ended and last == largest
         self.channel.session.send(FetchOk(message.request_id, end, at_end, order, track.properties))
-        stream = self.channel.egress.open((track.priority, 0, -1 - message.request_id, 0, 0))
+        stream = self.channel.egress.open((track.priority, 0, 0, -1 - message.request_id, 0, 0))
         self.channel.streams_begun += 1
         stream.write(encode_fetch_header(FetchHeader(message.request_id)))
         entries = track.history.between(start, last, descending=descending)
