@@ -9,7 +9,13 @@ import msgspec
 
 from laps import units
 from laps.admin.schema.clients import Clients, Closes, Origins
-from laps.admin.schema.decisions import ClassesOfService, Demand, PolicyLines, Probes
+from laps.admin.schema.decisions import (
+    WIDEST_BPS,
+    ClassesOfService,
+    Demand,
+    PolicyLines,
+    Probes,
+)
 from laps.admin.schema.fields import ListPage
 from laps.admin.schema.network import Announces, Nodes, Path, Peers, Subscribes
 from laps.admin.schema.relay import Counters, Events
@@ -200,6 +206,11 @@ def _origin(row: Row) -> str:
 
 def _outs(row: Row) -> str:
     return some(f"{out.peer} set {out.sns}" + ("*" if out.old else "") for out in row.values.out)
+
+
+def _width(row: Row) -> str:
+    width = row.get("width_bps") or 0
+    return f"{'≥ ' if width >= WIDEST_BPS else ''}{units.rate(width / 8 or None)}"
 
 
 def _largest(row: Row) -> str:
@@ -433,7 +444,7 @@ VIEWS: Final = {
                 _delay("RTT", "rtt_us"),
                 _delay("expected", "estimate_us"),
                 Column("lost", lambda row: units.share(row.get("loss")), right=True),
-                Column("carries", lambda row: units.rate((row.get("width_bps") or 0) / 8 or None)),
+                Column("carries", _width),
                 _since("probed", "probed_at"),
                 _rare("unanswered", "unanswered"),
                 _list("too near to", "doubted"),

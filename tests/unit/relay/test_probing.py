@@ -8,6 +8,7 @@ from statistics import mean
 
 import pytest
 
+from laps.admin.schema.decisions import WIDEST_BPS
 from laps.infobase.metrics import Metrics
 from laps.infobase.nodes import Nodes, SessionId
 from laps.policy import policy_from_mapping
@@ -213,7 +214,7 @@ def test_probing_answers_read_together_say_no_more_than_a_clock_can(world: World
         world.probing.answered(number, train.sent_at + 0.01)
     found = world.probing.of(node_id)
     assert found is not None
-    assert found.bandwidth_bps == 144_000_000
+    assert found.bandwidth_bps == WIDEST_BPS
 
 
 def test_probing_what_the_shell_did_not_send_is_not_lost(world: World) -> None:

@@ -4,6 +4,9 @@ from typing import Annotated
 
 from laps.admin.schema.fields import COUNTER, GAUGE, Count, ListPage, Row, Time, Total, says
 
+# Of a way that carries this much or more, probes cannot tell how much it is.
+WIDEST_BPS = 144_000_000
+
 
 class PolicyLine(Row, frozen=True, kw_only=True):
     """A line of the policy in force, or something that it refuses now."""
@@ -45,7 +48,9 @@ class Probe(Row, frozen=True, kw_only=True):
     contact: Annotated[str, says("Where probes go.")] = ""
     rtt_us: Annotated[Count | None, says("Round trip of probes; null before the first.")] = None
     loss: Annotated[float, says("Share of the last probes that nobody answered.")] = 0.0
-    width_bps: Annotated[Count, says("What the way carries, about; 0 where not known.")] = 0
+    width_bps: Annotated[
+        Count, says("What the way carries, about, or more than can be told; 0 where not known.")
+    ] = 0
     estimate_us: Annotated[
         Count | None, says("Round trip by the coordinates of both, where both know theirs.")
     ] = None
