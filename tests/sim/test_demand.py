@@ -298,7 +298,7 @@ def test_a_via_takes_one_copy_of_two_while_the_hub_is_full() -> None:
     net.run(30.0)
     assert sessions(net, "1:1") == {"2:9": State.UP}
     hub.load = lambda: 0.1
-    net.run(60.0)
+    net.run(100.0)
     assert "2:9" not in peers(net, "1:1")
     since = net.now
     net.run(5.0)

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from laps.relay.on_demand import Need
 from laps.relay.roles import Role
-from laps.routing.conditions import MARGIN, limit
+from laps.routing.conditions import MARGIN, draw
 from laps.routing.flows import FromClient
 from laps.routing.route import NamedWay
 from laps.routing.selection import select
@@ -291,9 +291,8 @@ class Demand:
         """Why one copy is enough; None where hub and spoke is fine."""
         terms, here = flow.terms, self._self_id
         is_spared = (flow.serial, region) in self._last.vias
-        most = limit(terms.max_load, flow.serial, here) - (MARGIN if is_spared else 0.0)
-        if (load := self._conditions.load(here)) > most:
-            return f"one may go: this relay is {load:.0%} full"
+        if self._is_full_for(flow, here, is_used=not is_spared):
+            return f"one may go: this relay is {self._conditions.load(here):.0%} full"
         bound = terms.max_loss * (WELL_WITHIN if is_spared else 1.0)
         for path in ways.values():
             if (loss := self._conditions.loss(here, path.peer_id)) > bound:
@@ -347,8 +346,11 @@ class Demand:
         info = self._nodes.info(via)
         if info is None or info.type is NodeType.STUB:
             return False
-        most = limit(terms.max_load, flow.serial, via) - (0.0 if is_current else MARGIN)
-        return self._conditions.load(via) <= most
+        return not self._is_full_for(flow, via, is_used=is_current)
+
+    def _is_full_for(self, flow: Flow, node_id: NodeId, *, is_used: bool) -> bool:
+        mine = draw(flow.of_track, node_id)
+        return self._conditions.turns_away(node_id, flow.terms.max_load, mine, is_used=is_used)
 
     def _reach(self, terms: Terms, via: NodeId) -> Reach | None:
         """How a Via is reached over the links that there are.

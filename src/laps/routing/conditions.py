@@ -5,9 +5,12 @@ empty. Three things keep a network from swinging like that:
 
 - A figure counts when it has differed by a step for a while: a short while where it is worse, and a
   long one where it is better.
-- A flow leaves a relay at a limit, and takes one that it does not use only well below it (MARGIN).
-- Flows have limits a little apart (SPREAD), so that a relay that becomes full loses some of them at
-  first, and sees what that changes.
+- A flow that does not use a relay takes it only well below the limit at which it would leave it
+  (MARGIN).
+- Flows leave one after the other. Each has a draw, from 0 to 1, at each relay, and a tide at the
+  relay rises while it is full: whoever has drawn less than the tide leaves. It stops as soon as the
+  relay is full no longer, and falls more slowly still when it is well below the limit. Between the
+  two it stands, and so does the network.
 """
 
 from __future__ import annotations
@@ -34,8 +37,13 @@ BETTER_S: Final = 12.0
 MARGIN: Final = 0.2
 # A relay that does less is taken by every class.
 NOTABLE: Final = 0.25
-# The limits of flows lie this far apart.
-SPREAD: Final = 0.1
+
+# How often tides move, and by how much: all flows would have left in half a minute. They come back
+# the sooner, the more room there is: in a minute where the relay does hardly anything.
+TIDE_S: Final = 2.0
+RISE: Final = 1 / 16
+FALL: Final = 1 / 16
+LEAST_FALL: Final = 1 / 256
 
 
 @dataclass(slots=True, eq=False)
@@ -73,6 +81,10 @@ class Conditions:
         "By the node at the beginning of a link, and the one at its end."
         self._differing: dict[_Figure, NodeId] = {}
         "Figures that do not count as they are, for now, and the nodes that they are of."
+        self._tides: dict[tuple[NodeId, float], float] = {}
+        "By relay and limit: the share of flows with that limit that have to leave it."
+        self._tide_at = 0.0
+        "When they move next."
 
     def __len__(self) -> int:
         return len(self._full)
@@ -107,6 +119,8 @@ class Conditions:
             self.version += 1
         for link in self._lost.pop(node_id, {}).values():
             self._differing.pop(link, None)
+        for tide in [it for it in self._tides if it[0] == node_id]:
+            del self._tides[tide]
 
     def tick(self, now: float) -> set[NodeId]:
         """Let figures count that have lasted; the nodes of those that ways may depend on."""
@@ -119,11 +133,38 @@ class Conditions:
                 concerned.add(node_id)
             figure.held = figure.latest
         self.version += bool(concerned)
-        return concerned
+        return concerned | self._move_tides(now)
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
-        return min((figure.due for figure in self._differing), default=None)
+        due = min((figure.due for figure in self._differing), default=None)
+        if not any(map(self._drift, self._tides)):
+            return due
+        return self._tide_at if due is None else min(due, self._tide_at)
+
+    def _move_tides(self, now: float) -> set[NodeId]:
+        """Let more flows leave, or come back; the relays that it concerns."""
+        if not self._tides or now < self._tide_at:
+            return set()
+        self._tide_at = now + TIDE_S
+        moved: set[NodeId] = set()
+        for tide, level in list(self._tides.items()):
+            if drift := self._drift(tide):
+                moved.add(tide[0])
+                self._tides[tide] = min(1.0, level + drift)
+                if self._tides[tide] <= 0.0:
+                    del self._tides[tide]
+        return moved
+
+    def _drift(self, tide: tuple[NodeId, float]) -> float:
+        """By how much a tide moves next: as the relay is now, and as that counts."""
+        node_id, most = tide
+        figure = self._full.get(node_id)
+        held, latest = (0.0, 0.0) if figure is None else (figure.held, figure.latest)
+        if min(held, latest) > most:
+            return RISE if self._tides[tide] < 1.0 else 0.0
+        room = most - MARGIN - max(held, latest)
+        return -max(FALL * room, LEAST_FALL) if room >= 0.0 else 0.0
 
     def concern(self, here: NodeId, way: Iterable[NodeId]) -> bool:
         """Whether a relay or a link on a way is other than empty and whole."""
@@ -137,6 +178,16 @@ class Conditions:
         """How full a relay is, 0 to 1; 0 where nobody has said."""
         figure = self._full.get(node_id)
         return 0.0 if figure is None else figure.held
+
+    def turns_away(self, node_id: NodeId, most: float, draw: float, *, is_used: bool) -> bool:
+        """Whether a relay is too full for a flow with a limit; `is_used`: it passes it already."""
+        load = self.load(node_id)
+        level = self._tides.get((node_id, most))
+        if level is None and load > most:
+            self._tides[node_id, most] = level = 0.0
+        if level is not None and draw < level:
+            return True
+        return not is_used and load > most - MARGIN
 
     def loss(self, a: NodeId, b: NodeId) -> float:
         """What a link loses, 0 to 1; 0 where nobody has said."""
@@ -158,10 +209,15 @@ def fullness(metrics: NodeMetrics) -> float:
     return min(1.0, max(metrics.load, sends))
 
 
-def limit(most: float, serial: int, node_id: NodeId) -> float:
-    """Where a flow leaves a relay: at its class's limit, some a little later than others."""
-    return most + SPREAD * (_mix(serial, node_id) / 0xFFFF)
+def draw(key: int, node_id: NodeId) -> float:
+    """The draw of a flow, of a track with a key, at a relay: from 0 to less than 1.
+
+    It is the same wherever it is asked for, and says nothing of other relays and other tracks.
+    """
+    mixed = (key ^ node_id * 0x9E3779B97F4A7C15) & _MASK
+    for _ in range(2):
+        mixed = (mixed ^ mixed >> 31) * 0xBF58476D1CE4E5B9 & _MASK
+    return (mixed >> 11) / (1 << 53)
 
 
-def _mix(serial: int, node_id: NodeId) -> int:
-    return ((serial * 0x9E3779B1 ^ node_id * 0x85EBCA77) >> 7) & 0xFFFF
+_MASK: Final = (1 << 64) - 1

@@ -135,6 +135,11 @@ class Flow:
     "Since when no way leads to targets, or led to them; for whoever sends again what they missed."
 
     @property
+    def of_track(self) -> int:
+        """What tells its track from others: 0 where that is not known."""
+        return (self.track or 0) if isinstance(self.key, FromPeer) else self.key.track
+
+    @property
     def passed(self) -> Way:
         """The relays that its data has passed, as far as they have said so."""
         return self.told.passed

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from laps.routing.conditions import MARGIN, limit
+from laps.routing.conditions import draw
 from laps.routing.flows import FromClient, FromPeer, Route
 from laps.routing.plan import NO_PLAN
 from laps.routing.policy import track_pattern_text
@@ -257,31 +257,50 @@ class Router:
             self._avoided.is_suspect(it.path),
             self._avoided.leads_away(it.path),
             -_in_common(it.way, named),
-            is_ours and self._unacceptable(flow, it, shortest_us, current_way) is not None,
+            *(self._acceptance(flow, it, shortest_us, current_way) if is_ours else (0, 0.0)),
             *preference(it.path),
             *it.way,
         )
 
+    def _acceptance(
+        self, flow: Flow, it: Candidate, shortest_us: int, current: Way
+    ) -> tuple[int, float]:
+        """How acceptable a way is for the class of a flow: the lowest is the best.
+
+        Where nothing is, it stays by a relay that is too full: others leave it, too. Or else it
+        takes the way that is least full.
+        """
+        if self._unacceptable(flow, it, shortest_us, current) is None:
+            return 0, 0.0
+        if self._is_too_bad(flow.terms, it, shortest_us, it.way == current) is not None:
+            return 3, 0.0
+        fullest = max(map(self._conditions.load, it.way[:-1]), default=0.0)
+        return (1, 0.0) if it.way == current else (2, fullest)
+
     def _unacceptable(
         self, flow: Flow, it: Candidate, shortest_us: int, current: Way
     ) -> str | None:
-        """Why a way is not acceptable for the class of a flow; None if it is.
+        """Why a way is not acceptable for the class of a flow; None if it is."""
+        terms, conditions = flow.terms, self._conditions
+        if (bad := self._is_too_bad(terms, it, shortest_us, it.way == current)) is not None:
+            return bad
+        for node_id in it.way[:-1]:
+            mine, is_used = draw(flow.of_track, node_id), node_id in current
+            if conditions.turns_away(node_id, terms.max_load, mine, is_used=is_used):
+                load = conditions.load(node_id)
+                return f"passes {format_node_id(node_id)}, which is {load:.0%} full"
+        return None
 
-        What a flow passes already it leaves at its limit, and takes again well below it.
-        """
-        terms, is_current = flow.terms, it.way == current
+    def _is_too_bad(
+        self, terms: Terms, it: Candidate, shortest_us: int, is_current: bool
+    ) -> str | None:
+        """Why a way itself is not good enough for a class; None if it is."""
         lenient = LENIENCE if is_current else 1.0
         most_us = terms.stretch * shortest_us * lenient + terms.slack_us
         if it.path.srtt_us > most_us:
             return f"takes {_ms(it.path.srtt_us)} of {_ms(most_us)}"
         if it.loss > terms.max_loss * lenient:
             return f"loses {it.loss:.1%} of {terms.max_loss:.1%}"
-        for node_id in it.way[:-1]:
-            most = limit(terms.max_load, flow.serial, node_id)
-            most -= 0.0 if node_id in current else MARGIN
-            load = self._conditions.load(node_id)
-            if load > most:
-                return f"passes {format_node_id(node_id)}, which is {load:.0%} full"
         return None
 
     def _words(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 
@@ -10,13 +10,12 @@ from laps.routing.conditions import (
     BETTER_S,
     LOAD_STEP,
     LOSS_STEP,
-    MARGIN,
     NOTABLE,
-    SPREAD,
+    TIDE_S,
     WORSE_S,
     Conditions,
+    draw,
     fullness,
-    limit,
 )
 from laps.types import NodeId, NodeMetrics, Reachability
 
@@ -123,10 +122,83 @@ def test_a_relay_is_as_full_as_the_fuller_of_its_time_and_its_line(
     assert fullness(said) == full
 
 
-def test_flows_leave_a_full_relay_one_after_the_other() -> None:
-    limits = sorted(limit(0.8, serial, A) for serial in range(1000))
-    assert 0.8 <= limits[0] < 0.8 + SPREAD / 20
-    assert 0.8 + SPREAD * 0.95 < limits[-1] <= 0.8 + SPREAD
-    assert max(b - a for a, b in pairwise(limits)) < SPREAD / 20
-    # Whoever leaves at the lowest limit is not back while others are still there.
-    assert limits[-1] - MARGIN < limits[0]
+def test_draws_are_spread_evenly_and_say_nothing_of_each_other() -> None:
+    here = sorted(draw(key, A) for key in range(1000))
+    assert 0.0 <= here[0] < 0.01
+    assert 0.99 < here[-1] < 1.0
+    assert max(b - a for a, b in pairwise(here)) < 0.02
+    pairs = [(draw(key, A) < 0.5, draw(key, B) < 0.5) for key in range(1000)]
+    assert all(200 < pairs.count(it) < 300 for it in product((False, True), repeat=2))
+    assert draw(7, A) == draw(7, A)
+
+
+class Tide:
+    """How many of many flows a relay turns away, as time passes."""
+
+    def __init__(self) -> None:
+        self.heard = Heard(0.1)
+        self.conditions = self.heard.conditions
+
+    def pass_time(self, seconds: float, load: float) -> None:
+        """The relay says each second how full it is, and flows are decided."""
+        for _ in range(round(seconds)):
+            self.heard.say(1, load)
+            self.away()
+
+    def away(self, *, is_used: bool = True) -> int:
+        """How many of a hundred flows it turns away."""
+        return sum(
+            self.conditions.turns_away(A, 0.8, flow / 100, is_used=is_used) for flow in range(100)
+        )
+
+
+def test_flows_leave_a_full_relay_one_after_the_other_until_it_is_full_no_more() -> None:
+    tide = Tide()
+    assert tide.away() == 0
+    tide.pass_time(WORSE_S + 1, 0.95)
+    seen = [tide.away()]
+    for _ in range(5):
+        tide.pass_time(TIDE_S, 0.95)
+        seen.append(tide.away())
+    assert seen[0] < 10
+    assert all(5 <= b - a <= 7 for a, b in pairwise(seen))
+    tide.pass_time(5 * BETTER_S, 0.75)
+    assert tide.away() == seen[-1]
+    assert tide.conditions.deadline() is None, "the tide stands"
+
+
+def test_flows_come_back_more_slowly_and_only_where_there_is_much_room() -> None:
+    tide = Tide()
+    tide.pass_time(20, 0.95)
+    before = tide.away()
+    assert before > 30
+    tide.pass_time(BETTER_S + 6, 0.55)
+    assert before - 4 <= tide.away() < before
+    before = tide.away()
+    tide.pass_time(BETTER_S + 6, 0.1)
+    assert before - 30 <= tide.away() < before - 6
+    tide.pass_time(60, 0.1)
+    assert tide.away() == 0
+    assert tide.conditions.deadline() is None
+
+
+def test_a_full_relay_keeps_all_away_by_and_by_and_is_never_taken_by_others() -> None:
+    tide = Tide()
+    tide.pass_time(WORSE_S + 1, 0.95)
+    assert tide.away(is_used=False) == 100
+    tide.pass_time(40, 0.95)
+    assert tide.away() == 100
+    assert tide.conditions.deadline() is None
+    tide.pass_time(20, 0.75)
+    assert tide.away(is_used=False) == 100, "its load is not well below the limit"
+
+
+def test_each_class_has_a_tide_of_its_own_and_all_go_with_the_relay() -> None:
+    tide = Tide()
+    for _ in range(20):
+        tide.pass_time(1, 0.9)
+        assert not tide.conditions.turns_away(A, 1.0, 0.0, is_used=True)
+    assert tide.conditions.turns_away(A, 0.8, 0.1, is_used=True)
+    tide.conditions.gone(A)
+    assert not tide.conditions.turns_away(A, 0.8, 0.0, is_used=True)
+    assert tide.conditions.deadline() is None

@@ -1,0 +1,156 @@
+"""Networks that carry nearly all that they can: ways leave full relays, and come to rest.
+
+Regions with Edges and some Vias each; the Vias of one number are joined across regions, in planes,
+so that there are as many ways of equal length as planes. The document's order has all tracks take
+the first plane. A Via is as full as the tracks that pass it, and what it says of that is heard by
+all that might use it, who might all leave at once, and come back at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from laps.relay.settings import DemandSettings, ProbeSettings, RelaySettings
+from laps.routing.flows import FromClient, FromPeer
+from laps.sim.invariants import check_always
+from laps.sim.network import CACHE, Network
+from laps.sim.topology import topology_from_mapping
+from support.pairs import Pairs
+
+if TYPE_CHECKING:
+    from laps.sim.node import SimNode
+    from laps.sim.topology import Topology
+
+SETTINGS = RelaySettings(
+    cache=CACHE, demand=DemandSettings(sessions=0), probing=ProbeSettings(enabled=False)
+)
+FULL = 0.9
+SETTLE_S = 100.0
+REST_S = 30.0
+
+# How often one track may take another way until all have settled, and how many of all after that.
+MOST_EACH = 6
+MOST_AT_REST = 0.1
+
+
+def planes(regions: int, edges: int, vias: int) -> Topology:
+    """Each Edge publishes a track for an Edge of another region, the same number into each."""
+    nodes: list[dict[str, object]] = []
+    links: list[dict[str, object]] = []
+    publishers: list[dict[str, object]] = []
+    subscribers: list[dict[str, object]] = []
+    for region in range(1, regions + 1):
+        name = f"region {region}"
+        for via in range(100, 100 + vias):
+            node = {"id": f"{region}:{via}", "type": "via", "reflect": True, "region": name}
+            nodes.append(node)
+            for other in range(1, region):
+                pair = {"a": f"{region}:{via}", "b": f"{other}:{via}"}
+                links.append({**pair, "delay_ms": via - 80})
+        for edge in range(1, edges + 1):
+            nodes.append({"id": f"{region}:{edge}", "region": name})
+            near = {"a": f"{region}:{edge}", "delay_ms": 2}
+            links.extend({**near, "b": f"{region}:{via}"} for via in range(100, 100 + vias))
+            track = ["sim", f"{region}-{edge}"]
+            rates = {"objects_per_s": 0.5, "objects_per_group": 1}
+            publisher = {"node": f"{region}:{edge}", "namespace": track, "name": "track"}
+            publishers.append({**publisher, **rates})
+            there = (region + edge % (regions - 1)) % regions + 1
+            wants = f"{there}:{(edge * 7 + region) % edges + 1}"
+            subscribers.append({"node": wants, "namespace": track})
+    mapping = {"nodes": nodes, "links": links}
+    clients = {"publishers": publishers, "subscribers": subscribers}
+    return topology_from_mapping({**mapping, **clients}, "a test")
+
+
+class Loaded:
+    """A network whose Vias are as full as the tracks that pass them."""
+
+    def __init__(self, regions: int, edges: int, vias: int, seed: int) -> None:
+        made = planes(regions, edges, vias)
+        self.network = Network(made, seed, extended=1.0, settings=SETTINGS, load=lambda: 0.1)
+        self.capacity = 2 * edges / (FULL * vias)
+        "Tracks that a Via can carry: of a region as many leave as come."
+        self.vias = [it for it in self.network.nodes.values() if it.spec.type == "via"]
+        for node in self.vias:
+            node.load = partial(self.load_of, node)
+
+    def load_of(self, node: SimNode) -> float:
+        """How full a Via is."""
+        return min(1.0, self.wanted_of(node))
+
+    def wanted_of(self, node: SimNode) -> float:
+        """How much of what it can carry it is to carry."""
+        relay = node.relay
+        assert relay is not None
+        return sum(isinstance(it.key, FromPeer) and bool(it.outs) for it in relay.fib) / (
+            self.capacity
+        )
+
+    def ways(self) -> dict[object, object]:
+        """The first link of each track's way."""
+        relays = [node.relay for node in self.network.nodes.values() if node.relay is not None]
+        return {
+            (relay.id, flow.key, target): route.link
+            for relay in relays
+            for flow in relay.fib
+            if isinstance(flow.key, FromClient)
+            for target, route in flow.routes.items()
+        }
+
+    def run(self, seconds: float) -> Counter[object]:
+        """Let time pass; how often each track took another way."""
+        moved: Counter[object] = Counter()
+        before, end = self.ways(), self.network.now + seconds
+        while self.network.now < end:
+            self.network.run(1.0)
+            now = self.ways()
+            moved.update(it for it in now if now[it] != before.get(it, now[it]))
+            before = now
+        return moved
+
+
+def come_to_rest(regions: int, edges: int, vias: int, seed: int) -> list[str]:
+    """Let a network find its ways at once; what does not hold of it after that."""
+    loaded = Loaded(regions, edges, vias, seed)
+    network, tracks = loaded.network, regions * edges
+    pairs = Pairs(network)
+    network.run(12.0)
+    pairs.look(None)
+    worst = max(map(loaded.wanted_of, loaded.vias))
+    moved = loaded.run(SETTLE_S)
+    after = loaded.run(REST_S)
+    found = check_always(network) + pairs.check_steady(network.now - 4.0)
+    if worst < 1.5:
+        found.append(f"no Via was too full at first: {worst:.0%}")
+    if len(moved) < tracks / 4:
+        found.append(f"only {len(moved)} of {tracks} tracks left Vias that were too full")
+    if max(moved.values()) > MOST_EACH:
+        found.append(f"a track took another way {max(moved.values())} times")
+    if after.total() > MOST_AT_REST * tracks:
+        found.append(f"{after.total()} tracks took another way when all had settled")
+    most = max(map(loaded.wanted_of, loaded.vias))
+    if most >= worst:
+        found.append(f"a Via is to carry {most:.0%}, and {worst:.0%} before")
+    return found
+
+
+@pytest.mark.parametrize("seed", range(1))
+def test_a_network_that_is_nearly_full_comes_to_rest(seed: int) -> None:
+    assert come_to_rest(4, 6, 3, seed) == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(1, 30))
+def test_many_networks_that_are_nearly_full_come_to_rest(seed: int) -> None:
+    assert come_to_rest(4, 6, 3, seed) == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(2))
+def test_two_hundred_relays_that_carry_nearly_all_they_can_come_to_rest(seed: int) -> None:
+    assert come_to_rest(8, 22, 3, seed) == []
