@@ -83,6 +83,10 @@ fingerprints."192.0.2.3:33434" = "ABABABABABABABABABABABABABABABABABABABABABABAB
         sessions = 3
         least = 2
         idle_s = 12
+        [moving]
+        per_minute = 4
+        settled_s = 20
+        near_ms = 3
         [probing]
         enabled = false
         count = 4

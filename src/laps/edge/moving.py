@@ -105,7 +105,7 @@ class Case:
     standing: Standing = Standing.HERE
     target: NodeId | None = None
     "The node that it would go to, or was asked to go to."
-    at: float = 0.0
+    target_at: float = 0.0
     "Since when that node would save copies; or when the client was asked."
     why: str = ""
     "Why it was asked, in an operator's words."
@@ -153,7 +153,7 @@ class Moving:
         self._due_at = now
         for case in self._cases.values():
             if case.standing is Standing.DRAWN:
-                case.at = now  # nobody has looked since moving was turned off
+                case.target_at = now  # nobody has looked since moving was turned off
 
     def end(self) -> None:
         """The relay is about to stop: all clients are sent elsewhere together."""
@@ -201,7 +201,7 @@ class Moving:
 
     def _look_who_stays(self, now: float) -> None:
         """Who was asked long enough ago and is still here does not follow."""
-        while self._asked and self._asked[0][1].at <= now - FOLLOW_S:
+        while self._asked and self._asked[0][1].target_at <= now - FOLLOW_S:
             client, case = self._asked.popleft()
             if client not in self._cases:
                 continue
@@ -298,7 +298,7 @@ class Moving:
             case.advance(Standing.DRAWN)
         elif case.target == best.node_id:
             return True
-        case.target, case.at = best.node_id, now
+        case.target, case.target_at = best.node_id, now
         return True
 
     def _follow_content(
@@ -309,7 +309,7 @@ class Moving:
         if target is None:
             return False
         waits_s = settled_s * (LASTING if target < self._relay.id else PATIENCE)
-        if now - case.at < waits_s:
+        if now - case.target_at < waits_s:
             return False
         names = gains[target].tracks
         which = names[0] if len(names) == 1 else f"{len(names)} tracks, {names[0]} among them"
@@ -345,7 +345,7 @@ class Moving:
         if there is None:
             return None
         case.advance(Standing.ASKED)
-        case.target, case.at, case.why = target, now, why
+        case.target, case.target_at, case.why = target, now, why
         self._asked.append((client, case))
         self._moves.append(now)
         self._note(case, "client_moved", str(there.address), why, now)
