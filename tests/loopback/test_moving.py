@@ -29,6 +29,7 @@ RELAY = {
     "clients.drain_s": 0.3,
     "relay.node_advertise_s": 0.05,
     "relay.drain_s": 0.05,
+    "relay.unsubscribe_s": 0.1,
     "discovery.enabled": False,
     "admin.enabled": False,
     "moving.settled_s": 1.5,
@@ -38,8 +39,9 @@ LIMIT_S = 30.0
 
 
 @pytest.fixture(autouse=True)
-def _one_process_is_no_load(monkeypatch: pytest.MonkeyPatch) -> None:
+def _sooner_and_one_process_is_no_load(monkeypatch: pytest.MonkeyPatch) -> None:
     """All relays and clients are in this one, and none of them is as full as it is."""
+    monkeypatch.setattr("laps.edge.moving.BOTH_S", 0.5)
     read = Gauge.read
     monkeypatch.setattr(Gauge, "read", lambda *args: replace(read(*args), load=0.1))
 

@@ -14,9 +14,10 @@ QUICR.
     STAYS      it has not gone: it is served on, and asked no more     gone
 
 Of two relays with a lone client each, the one with the higher node id moves its client, and the
-other waits for it: `PATIENCE` times as long. If nothing comes of that, because of policy or room,
-it moves its own. A relay that has been full for a while moves any client that may go, to Edges
-nearby with room, until it is well below the limit.
+other waits for it. If nothing comes of that, because of policy or room, it moves its own.
+
+A relay that has been full for a while moves any client that may go, to Edges nearby with room,
+until it is well below the limit.
 
 Clients that publish, or read what relays say of themselves, stay where they are. One that moves is
 new at the next relay, and has to settle there before it is moved again.
@@ -50,11 +51,12 @@ LOOK_S: Final = 1.0
 MOST_TRACKS: Final = 1000
 MOST_CLIENTS: Final = 1000
 
-# A gain has to last for this share of `settled_s`: a track that was left is still wanted for some
-# seconds, in case that somebody comes back.
-LASTING: Final = 1 / 3
-# And this many times `settled_s` where the other relay is expected to move its client first.
-PATIENCE: Final = 3
+# Who moves is at both relays for a while, and the one that it left wants its tracks for some time
+# after that (`unsubscribe_s`), in case that somebody comes back: a gain has to last longer.
+BOTH_S: Final = 5.0
+
+# A relay that expects another to move its client first waits for this many times `settled_s` more.
+PATIENCE: Final = 2
 
 # A session is made within some round trips; who has not gone by now does not go.
 FOLLOW_S: Final = 10.0
@@ -305,11 +307,13 @@ class Moving:
         self, client: EdgeClient, case: Case, gains: Mapping[NodeId, Gain], now: float
     ) -> bool:
         """Ask a client to go where its tracks are; False if it is too early, or not possible."""
-        target, settled_s = case.target, self._settings.settled_s
+        target = case.target
         if target is None:
             return False
-        waits_s = settled_s * (LASTING if target < self._relay.id else PATIENCE)
-        if now - case.target_at < waits_s:
+        lasting_s = self._relay.settings.unsubscribe_s + BOTH_S
+        if target > self._relay.id:
+            lasting_s += PATIENCE * self._settings.settled_s
+        if now - case.target_at < lasting_s:
             return False
         names = gains[target].tracks
         which = names[0] if len(names) == 1 else f"{len(names)} tracks, {names[0]} among them"

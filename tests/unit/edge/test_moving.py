@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from support.moqt import App
 
 SETTINGS = MovingSettings(per_minute=6, settled_s=9.0, near_ms=10.0)
-FAST_S = SETTINGS.settled_s + 3.0
+LASTING_S = 5.0 + moving.BOTH_S
+"A gain has to last longer than relays want what clients have left."
+FAST_S = LASTING_S + 3.0
 "By then the relay with the higher id has moved its client."
-SLOW_S = moving.PATIENCE * SETTINGS.settled_s + 5.0
+SLOW_S = LASTING_S + moving.PATIENCE * SETTINGS.settled_s + 3.0
 "And by then the one with the lower id."
 FULL = 0.95
 
@@ -122,7 +124,7 @@ def test_moving_sends_a_lone_client_where_its_track_is_wanted_too() -> None:
     there, here = coast.viewer(1, "demo/t"), coast.viewer(2, "demo/t")
     coast.run(SETTINGS.settled_s - 2.0)
     assert sent_to(here) == [], "it has not settled"
-    coast.run(5.0)
+    coast.run(6.0)
     assert sent_to(here) == TO_FIRST
     assert sent_to(there) == [], "the one with the lower id attracts"
     second = coast.east[1]
@@ -441,9 +443,9 @@ def test_moving_weighs_anew_when_nobody_is_left_at_the_other_relay() -> None:
     coast.run(FAST_S)
     assert sent_to(app) == []
     coast.viewer(1, "demo/t")
-    coast.run(SETTINGS.settled_s * moving.LASTING)
+    coast.run(LASTING_S - 1.0)
     assert sent_to(app) == [], "it has settled, and the gain has yet to last"
-    coast.run(2.0)
+    coast.run(3.0)
     assert sent_to(app) == TO_FIRST
 
 
