@@ -1,8 +1,8 @@
 """Clients are moved in simulated networks, under seeds: fewer copies, and nothing lost by it.
 
 Regions of Edges that are all peers of each other, so that each Edge with a viewer has a copy of its
-own from afar. Viewers come in at any of them. Some do not
-follow, some relays are full, and some tracks are bound to regions.
+own from afar. Viewers come in at any of them. Some do not follow, some relays are full, and some
+tracks are bound to regions.
 """
 
 from __future__ import annotations

@@ -209,7 +209,7 @@ def regions_of_edges(count: int, edges: int, tracks: int, seed: int) -> Topology
     """
     rng = Random(seed)  # noqa: S311 - no secret
     nodes = [
-        _near((0.0, 50.0 * number), number, low, "edge", rng)
+        _near((0.0, 300.0 * number / (count + 1) - 150.0), number, low, "edge", rng)
         for number in range(1, count + 1)
         for low in range(1, edges + 1)
     ]
