@@ -163,6 +163,9 @@ async def test_moving_leaves_a_client_that_ignores_goaway_and_a_drain_says_no_se
         count = len(got)
         await happens(lambda: len(got) > count + 50)
         assert [data for _, data in got] == written[: len(got)]
+        off = override(coast.second.config, {"moving.per_minute": 0}, "a test")
+        coast.second.reload(off)
+        assert edge.moving.deadline() is None
         await coast.second.close()
         assert [it for it, _ in goaways].count(channel) == 1
         assert channel.over.done()

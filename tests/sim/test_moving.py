@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from laps.bench import moving as bench
 from laps.edge.settings import MovingSettings
 from laps.policy import policy_from_mapping
 from laps.relay.settings import ProbeSettings, RelaySettings
@@ -147,6 +148,19 @@ def test_moving_saves_long_haul_copies_and_loses_nothing() -> None:
 @pytest.mark.parametrize("seed", range(100, 108))
 def test_moving_loses_nothing_where_relays_are_full_and_policy_forbids(seed: int) -> None:
     check(seed, plain=False)
+
+
+def test_the_bench_of_moving_counts_fewer_copies_and_nothing_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bench, "STAY_S", 60.0)
+    found = bench.compare(8, 2, seed=1)
+    assert found.holds
+    assert found.least <= found.after.long_haul < found.before.long_haul
+    assert found.before.moves == 0 < found.after.moves
+    assert dict(found.ratios())["long_haul"] < 1
+    assert found.to_mapping()["after"]["lost"] == 0
+    assert bench.table(found).row_count == 6
 
 
 @pytest.mark.nightly

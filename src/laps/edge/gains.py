@@ -46,7 +46,8 @@ class Gains:
 
     def of(self, client: EdgeClient, nodes: Iterable[NodeId]) -> Mapping[NodeId, Gain]:
         """What each of some nodes would save that policy allows all of its tracks at."""
-        left = list(nodes)
+        left, policy = list(nodes), self._relay.weighing.policy
+        is_free = not (policy.binds or policy.limits)
         copies: Counter[NodeId] = Counter()
         saved: dict[NodeId, list[str]] = {node_id: [] for node_id in left}
         for key in list(client.subscriptions):
@@ -54,11 +55,13 @@ class Gains:
             if track is None:
                 continue
             having = {it for it in left if self._relay.subscribes.holds(it, key)}
-            left = [it for it in left if self._is_allowed(track, it, has_it=it in having)]
+            if not is_free:
+                left = [it for it in left if self._is_allowed(track, it, has_it=it in having)]
             if not left:
                 break
             if track.is_wanted_besides(client):
-                copies.subtract(it for it in left if it not in having | self._offering(track, left))
+                if lacking := set(left) - having:
+                    copies.subtract(lacking - self._offering(track))
             elif having and self._neighbours.comes_from_afar(track):
                 copies.update(having.intersection(left))
                 for node_id in having.intersection(left):
@@ -67,16 +70,14 @@ class Gains:
 
     def _is_allowed(self, track: Track, node_id: NodeId, *, has_it: bool) -> bool:
         policy = self._relay.weighing.policy
-        if not (policy.binds or policy.limits):
-            return True
         terms = policy.terms(track.name)
         if policy.against_node(terms, node_id) is not None:
             return False
         return has_it or not (terms.is_bound or policy.limits)
 
-    def _offering(self, track: Track, nodes: Iterable[NodeId]) -> set[NodeId]:
+    def _offering(self, track: Track) -> set[NodeId]:
         """Those that publish a track."""
         if track.name is None:
             return set()
         names = self._relay.extensions.namespaces
-        return set(names.offering(track.name.namespace, track.name.name)).intersection(nodes)
+        return set(names.offering(track.name.namespace, track.name.name))

@@ -45,11 +45,14 @@ if TYPE_CHECKING:
     from laps.relay.relay import Relay
     from laps.types import Address, NodeId
 
+# All clients are looked at in this time, some at once: 20 µs for each of their tracks. With very
+# many it takes longer, so that it stays a twentieth of a core.
 LOOK_S: Final = 1.0
+MOST_AT_ONCE: Final = 200
+NEXT_S: Final = 0.1
 
-# Tracks of clients that are looked at at once, at 3 µs each: a client with more is left alone.
-MOST_TRACKS: Final = 1000
-MOST_CLIENTS: Final = 1000
+# Who reads more tracks is left alone.
+MOST_TRACKS: Final = 200
 
 # Who moves is at both relays for a while, and the one that it left wants its tracks for some time
 # after that (`unsubscribe_s`), in case that somebody comes back: a gain has to last longer.
@@ -142,9 +145,12 @@ class Moving:
         "Those that may still go, the first that was asked first."
         self._moves: deque[float] = deque()
         "When clients were asked within the last minute."
-        self._round: Iterator[EdgeClient] = iter(())
+        self._round: Iterator[EdgeClient] | None = None
+        "Those that are still to be looked at; None between two rounds."
         self._full_at: float | None = None
         "Since when this relay is full."
+        self._next_at = 0.0
+        "When a round may begin, and the load is looked at."
         self._due_at = 0.0
         self._ended = False
 
@@ -179,18 +185,18 @@ class Moving:
     # -- time --------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """Look at some clients, once a second."""
+        """Look at some clients; once a second at all, if they are not very many."""
         if now < self._due_at:
             return
-        self._due_at = now + LOOK_S
         self._look_who_stays(now)
-        if not self._is_on:
-            return
-        self._neighbours.look()
-        self._look_at_load(now)
-        while self._moves and self._moves[0] <= now - MINUTE_S:
-            self._moves.popleft()
-        self._look(now)
+        if self._next_at <= now:
+            self._next_at = now + LOOK_S
+            self._neighbours.look()
+            self._look_at_load(now)
+            while self._moves and self._moves[0] <= now - MINUTE_S:
+                self._moves.popleft()
+        is_over = self._look(now) if self._is_on else True
+        self._due_at = self._next_at if is_over else now + NEXT_S
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
@@ -222,21 +228,21 @@ class Moving:
             self.is_full = True
         self.is_full = self.is_full and load >= TAKES_BELOW
 
-    def _look(self, now: float) -> None:
-        """Look at the next clients; those that are left have their turn in the next look."""
+    def _look(self, now: float) -> bool:
+        """Look at the next clients; whether the round is over, and another may begin."""
+        if self._round is None:
+            self._round = iter(list(self._clients))
         targets = list(self._neighbours)
-        left = MOST_TRACKS
-        for _ in range(min(len(self._clients), MOST_CLIENTS)):
+        left = MOST_AT_ONCE
+        while left > 0:
             client = next(self._round, None)
             if client is None:
-                self._round = iter(list(self._clients))
-                client = next(self._round, None)
-            if client is None or client not in self._clients:
-                continue
-            left -= 1 + len(client.subscriptions)
-            self._look_at(client, targets, now)
-            if left <= 0:
-                break
+                self._round = None
+                return True
+            if client in self._clients:
+                left -= 1 + len(client.subscriptions)
+                self._look_at(client, targets, now)
+        return False
 
     # -- one client --------------------------------------------------------------------------------
 
@@ -264,8 +270,8 @@ class Moving:
         return len(self._moves) < self._settings.per_minute
 
     def _sheds(self, now: float) -> bool:
-        """Whether a client may be sent away for the load: one a look, as that takes effect."""
-        return self.is_full and not (self._moves and self._moves[-1] == now)
+        """Whether a client may be sent away for the load: one a second, as that takes effect."""
+        return self.is_full and not (self._moves and now - self._moves[-1] < LOOK_S)
 
     def _may_go(self, client: EdgeClient) -> bool:
         """Whether a client only subscribes, and could follow."""

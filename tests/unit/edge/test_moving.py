@@ -573,7 +573,8 @@ def test_moving_for_load_waits_until_a_client_has_settled() -> None:
 
 
 def test_moving_looks_at_some_clients_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moving, "MOST_TRACKS", 4)
+    monkeypatch.setattr(moving, "MOST_AT_ONCE", 4)
+    monkeypatch.setattr(moving, "NEXT_S", 1.0)
     coast = Coast(settings=replace(SETTINGS, per_minute=100))
     tracks = [f"demo/{number}" for number in range(10)]
     coast.publish(*tracks)
