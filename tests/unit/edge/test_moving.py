@@ -19,11 +19,12 @@ from laps.sessions import moqt_setup
 from laps.types import NodeMetrics
 from laps.wire.moqt.messages import Goaway
 from support.moqt import MoqtNet
-from support.moqt_streams import Obj
+from support.moqt_streams import DRAFTS, Obj
 from support.quicr import QuicrApp
 
 if TYPE_CHECKING:
     from laps.relay.relay import Relay
+    from laps.wire.moqt.dialect import Dialect
     from support.moqt import App
 
 SETTINGS = MovingSettings(per_minute=6, settled_s=9.0, near_ms=10.0)
@@ -113,6 +114,20 @@ def sent_to(app: App) -> list[bytes]:
 
 TO_FIRST = [b"moqt://192.0.2.1:443"]
 TO_SECOND = [b"moqt://192.0.2.2:443"]
+
+
+@pytest.mark.parametrize("dialect", DRAFTS, ids=repr)
+@pytest.mark.parametrize(("webtransport", "scheme"), [(False, b"moqt"), (True, b"https")])
+def test_moving_names_the_relay_in_each_draft(
+    dialect: Dialect, webtransport: bool, scheme: bytes
+) -> None:
+    coast = Coast()
+    coast.publish("demo/t")
+    coast.viewer(1, "demo/t")
+    app = coast.net.app(coast.east[1], dialect, webtransport=webtransport)
+    app.subscribe("demo/t")
+    coast.run(FAST_S)
+    assert sent_to(app) == [scheme + b"://192.0.2.1:443"]
 
 
 # -- where their content is ------------------------------------------------------------------------
