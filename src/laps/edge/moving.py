@@ -156,6 +156,8 @@ class Moving:
 
     def configure(self, settings: MovingSettings, now: float) -> None:
         """Take what an operator has changed."""
+        if settings == self._settings:
+            return
         self._settings = settings
         self._neighbours.near_ms = settings.near_ms
         self._due_at = now

@@ -195,7 +195,7 @@ class Runner:
             self._suspect,
             config.peering.dead_after_s,
         )
-        self._gauge = Gauge(config.node, self._told_address())
+        self._gauge = Gauge(config.node, self._told_address(), self._client_endpoint)
         # Soon at first: tracks that are bound to regions wait until we have said where we are.
         self._measuring = self._loop.call_later(FIRST_MEASURE_S, self._measure)
         self._diallers = Diallers(config)
