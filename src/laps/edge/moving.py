@@ -191,14 +191,16 @@ class Moving:
         if now < self._due_at:
             return
         self._look_who_stays(now)
+        if not self._is_on:
+            self._due_at = now + LOOK_S
+            return
         if self._next_at <= now:
             self._next_at = now + LOOK_S
             self._neighbours.look()
             self._look_at_load(now)
             while self._moves and self._moves[0] <= now - MINUTE_S:
                 self._moves.popleft()
-        is_over = self._look(now) if self._is_on else True
-        self._due_at = self._next_at if is_over else now + NEXT_S
+        self._due_at = self._next_at if self._look(now) else now + NEXT_S
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
@@ -213,8 +215,8 @@ class Moving:
         """Who was asked long enough ago and is still here does not follow."""
         while self._asked and self._asked[0][1].target_at <= now - FOLLOW_S:
             client, case = self._asked.popleft()
-            if client not in self._cases:
-                continue
+            if client not in self._cases or not client.subscriptions:
+                continue  # it is gone, or only what it was sent before is still on its way
             case.advance(Standing.STAYS)
             self.counters.stayed += 1
             said = f"asked {FOLLOW_S:g} s ago: {case.why}"
@@ -324,8 +326,10 @@ class Moving:
         if now - case.target_at < lasting_s:
             return False
         names = gains[target].tracks
-        which = names[0] if len(names) == 1 else f"{len(names)} tracks, {names[0]} among them"
-        why = f"alone here on {which}; {format_node_id(target)} has subscribers for it"
+        which, it = names[0], "it"
+        if len(names) > 1:
+            which, it = f"{len(names)} tracks, {names[0]} among them", "them"
+        why = f"alone here on {which}; {format_node_id(target)} has subscribers for {it}"
         if not self._ask(client, case, target, why, now):
             return False
         self.counters.asked_for_content += 1

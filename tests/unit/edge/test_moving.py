@@ -17,7 +17,7 @@ from laps.policy import policy_from_mapping
 from laps.relay.roles import Role
 from laps.sessions import moqt_setup
 from laps.types import NodeMetrics
-from laps.wire.moqt.messages import Goaway
+from laps.wire.moqt.messages import Goaway, Unsubscribe
 from support.moqt import MoqtNet
 from support.moqt_streams import DRAFTS, Obj
 from support.quicr import QuicrApp
@@ -228,7 +228,7 @@ def test_moving_goes_where_most_is_saved() -> None:
     coast.run(FAST_S)
     assert sent_to(app) == TO_SECOND
     (_, _, why) = coast.events(coast.east[2], "client_moved")[0]
-    assert why == "alone here on 2 tracks, demo a among them; 1:2 has subscribers for it"
+    assert why == "alone here on 2 tracks, demo a among them; 1:2 has subscribers for them"
 
 
 def test_moving_leaves_what_comes_from_near_alone() -> None:
@@ -516,6 +516,21 @@ def test_moving_leaves_who_stays_alone_and_a_drain_says_no_second_goaway() -> No
     assert app.closed == fresh.closed
     assert app.closed is not None
     assert not edge.moving._cases
+
+
+def test_moving_takes_who_wants_nothing_here_any_more_for_gone() -> None:
+    """It reads elsewhere, and lets what was sent to it here come in."""
+    coast = Coast()
+    coast.publish("demo/t")
+    coast.viewer(1, "demo/t")
+    app = coast.net.app(coast.east[1])
+    request = app.subscribe("demo/t")
+    coast.run(FAST_S)
+    assert sent_to(app) == TO_FIRST
+    app.say(Unsubscribe(request))
+    coast.run(FOLLOW_S + 2.0)
+    app.leave()
+    assert coast.counters(2) == moving.MovingCounters(asked_for_content=1, followed=1)
 
 
 def test_moving_ends_when_the_relay_stops() -> None:
