@@ -379,6 +379,32 @@ def bench_deciding_command(
         raise typer.Exit(1)
 
 
+@bench.command("moving", epilog="Example: laps bench moving --nodes 60 --regions 4 --seed 1")
+def bench_moving_command(
+    nodes: Annotated[int, typer.Option(min=4, max=500, metavar="N", help="So many Edges.")] = 24,
+    regions: Annotated[int, typer.Option(min=2, max=50, metavar="N", help="In so many.")] = 4,
+    seed: Annotated[int, typer.Option(metavar="N", help="The same gives the same.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """What it saves to move clients where their content is: copies, without and with it.
+
+    Simulated, so that the figures are the same on any machine. Exit status 1 if it takes more
+    copies between regions than without, or if a viewer misses an object or has one twice.
+    """
+    from laps.bench import moving as bench_moving
+
+    if nodes < 2 * regions:
+        raise ConfigError(f"--nodes {nodes}: {regions} regions want {2 * regions} at least")
+    with err.status("simulating") as status:
+        found = bench_moving.compare(nodes, regions, seed, status.update)
+    if as_json:
+        _print_line(json.dumps(found.to_mapping(), indent=2))
+    else:
+        out.print(bench_moving.table(found))
+    if not found.holds:
+        raise typer.Exit(1)
+
+
 @bench.command("plan", epilog="Example: laps bench plan --generate tracks=20e6,subscriptions=200e6")
 def bench_plan_command(
     generate: Annotated[

@@ -260,6 +260,8 @@ _CacheBytes = Annotated[
     int, Meta(ge=0, le=1 << 40, description="a whole number of bytes, 0 to keep nothing")
 ]
 _Candidates = Annotated[int, Meta(ge=0, le=1000, description="a whole number from 0 to 1000")]
+_Moves = Annotated[int, Meta(ge=0, le=10_000, description="a whole number from 0 to 10000")]
+_Near = Annotated[float, Meta(ge=0, le=1000, description="a number from 0 to 1000")]
 _Sessions = Annotated[int, Meta(ge=0, le=1000, description="a whole number from 0 to 1000")]
 # A hundred a second are a megabit, which is no probing any more.
 _ProbeRate = Annotated[float, Meta(ge=0.01, le=100, description="a number from 0.01 to 100")]
@@ -583,6 +585,18 @@ class DemandConfig(msgspec.Struct, frozen=True, kw_only=True):
     idle_s: _Seconds = 30.0
 
 
+class MovingConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """[moving]: clients that are sent to another Edge, where their content is or where room is."""
+
+    # A hundred relays that each move a few align a region in minutes, and one that is wrong about
+    # it annoys few. 0: nobody is moved.
+    per_minute: _Moves = 6
+    # Who goes from track to track, or leaves at once, is not worth a session.
+    settled_s: _Seconds = 30.0
+    # What a client does not notice: a city, and its neighbours. 0: regions alone count.
+    near_ms: _Near = 10.0
+
+
 class TlsConfig(msgspec.Struct, frozen=True, kw_only=True):
     """[tls]: the certificate this relay shows. Paths count from where the relay is started."""
 
@@ -739,6 +753,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     relay: RelayConfig = RelayConfig()
     probing: ProbingConfig = ProbingConfig()
     demand: DemandConfig = DemandConfig()
+    moving: MovingConfig = MovingConfig()
     tls: TlsConfig = TlsConfig()
     quic: QuicConfig = QuicConfig()
     egress: EgressConfig = EgressConfig()

@@ -201,3 +201,14 @@ def test_a_via_is_engaged_on_demand_by_the_lab_s_twelve_relays_and_let_go(place:
         waiting = [row for row in shown("demand", "1:1") if row["state"] == "waiting"]
         assert [row["node"] for row in waiting] == ["2:100"]
         end(process)
+
+
+@pytest.mark.nightly
+def test_subscribers_of_a_region_are_moved_to_one_relay() -> None:
+    file = ROOT / "examples" / "lab" / "moving.toml"
+    with lab("--file", str(file)) as process:
+        until(lambda: ways().get("video") == "1:1 > 2:1", process)
+        moved = [row for row in shown("events") if row["event"] == "client_moved"]
+        sent = {(row["at_node"], row["subject"]) for row in moved}
+        assert sent == {("2:2", "2:1"), ("2:3", "2:1")}
+        end(process)

@@ -83,6 +83,10 @@ fingerprints."192.0.2.3:33434" = "ABABABABABABABABABABABABABABABABABABABABABABAB
         sessions = 3
         least = 2
         idle_s = 12
+        [moving]
+        per_minute = 4
+        settled_s = 20
+        near_ms = 3
         [probing]
         enabled = false
         count = 4
@@ -237,6 +241,10 @@ fingerprints."192.0.2.3:33434" = "ABABABABABABABABABABABABABABABABABABABABABABAB
         ("quic.idle_timeout_s = true", "= true: must be a number greater than 0"),
         ('quic.idle_timeout_s = "30"', '= "30": must be a number greater than 0'),
         ("quicr.subscription_s = -1", "quicr.subscription_s = -1: must be a number from 0 to 3600"),
+        ("moving.per_minute = -1", "= -1: must be a whole number from 0 to 10000"),
+        ("moving.per_minute = 1.5", "= 1.5: must be a whole number from 0 to 10000"),
+        ("moving.settled_s = 0", "must be a number greater than 0, at most 3600"),
+        ("moving.near_ms = -1", "moving.near_ms = -1: must be a number from 0 to 1000"),
         ("quic.connection_limit = true", "= true: must be a whole number from 1 to 1000000"),
         ("quic.connection_limit = 1.0", "= 1.0: must be a whole number from 1 to 1000000"),
         ("quic.connection_limit = 0", "must be a whole number from 1 to 1000000"),

@@ -219,6 +219,8 @@ class EdgeClient:
     "Whether ranges of its tracks can be fetched from it."
     is_leaving = False
     "It has said that it goes away: nothing new is asked of it."
+    follows_goaway = True
+    "It goes where it is sent, as far as its name tells."
     joins_groups = False
     "Whether its subscriptions begin with the group that a track is in, and not after its objects."
 

@@ -7,6 +7,7 @@
     watching          who hears of which namespaces
     reviewing         whether clients are still allowed what they were
     keeping           which tracks policy keeps away from them
+    moving            who had better be at another Edge; `neighbours`, `gains`
     asking            what origins are asked, and what follows from their answers
     shares            how much of the relay each may have; `addresses`, `shaping`
     endings           how tracks end
@@ -26,6 +27,7 @@ from laps.edge.context import Context
 from laps.edge.endings import Endings
 from laps.edge.fetching import Fetches
 from laps.edge.keeping import Keeping
+from laps.edge.moving import Moving
 from laps.edge.relay_queries import RelayQueries
 from laps.edge.relay_requests import RelayRequests
 from laps.edge.reviewing import Reviews
@@ -36,6 +38,7 @@ from laps.edge.upstream_fetch import FetchCounters, UpstreamFetches
 from laps.edge.watching import Watches
 from laps.infobase.namespaces import NamespaceChange
 from laps.relay.refusals import PolicyChanged, TrackRefused
+from laps.relay.timers import earliest
 from laps.tracks.cached_stream import Resume
 from laps.tracks.publication import NewGroupWanted
 from laps.tracks.subscription import FirstData, SubscriptionState
@@ -80,6 +83,7 @@ class Edge:
         self.shaping = Shaping(context)
         self.reviews = Reviews(context, self.shaping)
         self.keeping = Keeping(context, self.reviews)
+        self.moving = Moving(relay, self.clients, settings.moving)
         self.origins = Asking(context)
         self.endings = Endings(context, self.queries)
         self.requests = RelayRequests(
@@ -107,6 +111,7 @@ class Edge:
     def client_closed(self, client: EdgeClient, now: float) -> None:
         """A client has left, with all that it offered and wanted."""
         self.clients.pop(client, None)
+        self.moving.forget(client)
         self.reviews.forget(client)
         self.origins.client_closed(client)
         self.context.connected.pop(client, None)
@@ -137,10 +142,13 @@ class Edge:
         """Ask every client to go elsewhere; when those that are left may be closed.
 
         Without an address they are to dial the same place again, where somebody else may answer.
+        Those that were asked before, and stayed, are not asked twice.
         """
         self._is_leaving, self.going_to = True, to
+        self.moving.end()
         for client in self.clients:
-            client.go_away(to)
+            if not self.moving.has_asked(client):
+                client.go_away(to)
         return now + self.settings.grace_s if self.clients else now
 
     def close(self) -> None:
@@ -213,6 +221,7 @@ class Edge:
     def tick(self, now: float) -> None:
         """Do what has fallen due."""
         self.context.timers.run(now)
+        self.moving.tick(now)
         if self._expire_at is None or self._expire_at <= now:
             done, tracks = self.relay.tracks.expire(now), self.relay.tracks
             self._expire_at = now + (TICK_S / tracks.looks_each_second if done else 0.0)
@@ -223,7 +232,7 @@ class Edge:
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
         self.context.is_sooner = False
-        due = self.context.timers.next
+        due = earliest((self.moving,), self.context.timers.next)
         if len(self.relay.tracks) or self.context.holding:
             expire_at = self._expire_at or 0.0
             return expire_at if due is None else min(due, expire_at)

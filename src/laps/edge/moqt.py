@@ -87,7 +87,6 @@ class MoqtClient(MoqtAsker):
         super().__init__(link, edge.context.share_of(link))
         self.edge = edge
         self._webtransport = webtransport
-        self._follows_goaway = True
         self.session = MoqtSession(
             link.wire,
             dialect,
@@ -194,14 +193,14 @@ class MoqtClient(MoqtAsker):
 
     def go_away(self, to: Address | None) -> None:
         """As `EdgeClient.go_away`."""
-        if not self._follows_goaway:
+        if not self.follows_goaway:
             return
         scheme = "https" if self._webtransport else "moqt"
         self.session.send(Goaway(b"" if to is None else f"{scheme}://{to}".encode()))
 
     def dismiss(self) -> None:
         """As `EdgeClient.dismiss`."""
-        end = self.link.close if self._follows_goaway else self.link.abort
+        end = self.link.close if self.follows_goaway else self.link.abort
         end(SessionCode.GOAWAY_TIMEOUT, "the relay stops")
 
     def review(self, now: float) -> None:
@@ -255,7 +254,7 @@ class MoqtClient(MoqtAsker):
                 self.access.set_up(message, now)
                 self.edge.reviews.expect(self)
                 manners = manners_of(message.implementation, self.edge.settings.join)
-                self.joins_groups, self.answers_fetches, self._follows_goaway = manners
+                self.joins_groups, self.answers_fetches, self.follows_goaway = manners
                 self.session.flush()
                 self.edge.client_ready(self)
                 self._streams_in.release(None, now)

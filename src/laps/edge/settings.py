@@ -29,6 +29,18 @@ class QuicrSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MovingSettings:
+    """Which clients are moved to other Edges, and how many."""
+
+    per_minute: int = 0
+    "At most; a shell whose clients can be sent elsewhere says how many. 0: none."
+    settled_s: float = 30.0
+    "A client that has been here for less is not moved."
+    near_ms: float = 10.0
+    "Edges within this round trip are near, and those in the same region."
+
+
+@dataclass(frozen=True, slots=True)
 class EdgeSettings:
     """What an operator may decide about clients."""
 
@@ -55,6 +67,7 @@ class EdgeSettings:
     "Streams may arrive this long after a PUBLISH_DONE that does not count them."
     grace_s: float = 5.0
     "Clients have this long to follow a GOAWAY."
+    moving: MovingSettings = field(default_factory=MovingSettings)
 
 
 @dataclass(slots=True)

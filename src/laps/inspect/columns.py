@@ -224,6 +224,14 @@ def _speaks(row: Row) -> str:
     return f"{row.get('protocol')}{'/web' if over == 'webtransport' else ''}"
 
 
+def _sent_to(row: Row) -> str:
+    """Where a client was asked to go, and why; and that it stays, if it does."""
+    if not row.get("sent_to"):
+        return units.NOTHING
+    stays = " and stays" if row.get("stays") else ""
+    return f"{row.get('sent_to')}{stays}: {row.get('sent_why')}"
+
+
 def _names_of(row: Row) -> str:
     """What the names of an origin begin with."""
     return some([*(row.get("namespaces") or ()), *(row.get("ids") or ())])
@@ -423,6 +431,7 @@ VIEWS: Final = {
                 _size("queue", "queue_bytes"),
                 _count("drops", "dropped_groups"),
                 _since("up"),
+                Column("sent to", _sent_to, folds=True),
             ),
             ("client",),
         ),

@@ -24,6 +24,9 @@ are those of `laps sim`, so that one file serves both:
     track = "video"
     protocol = "quicr"         # moqt unless said otherwise
 
+    [settings.moving]          # every relay's configuration, beside what a lab decides itself
+    per_minute = 30
+
 The standard network, for each region: Edges that peer with the region's Via, and the last Edge,
 beside that, with the other Edges and with the Via of the next region. Vias are a full mesh. So
 data goes Edge, Via, Via, Edge, with one copy between regions; and where a Via is lost, its region
@@ -33,11 +36,13 @@ is reached by the last Edge, which is no shorter way and therefore not taken bef
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
 
+from laps.config import config_from_mapping
 from laps.errors import ConfigError, InvalidText
 from laps.files import read_toml, refuse
 from laps.lab.cities import CITIES, delay_ms
@@ -46,7 +51,7 @@ from laps.topology import require_client_node
 from laps.types import NodeId, PeerMode, format_node_id, parse_node_id
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from laps.lab.cities import City
@@ -62,6 +67,9 @@ EDGE_EDGE_MS: Final = 2.0
 STUB_MS: Final = 8.0
 # The spare way to another region is a longer cable.
 SPARE_WAY: Final = 1.2
+
+# Sections of relays' configurations that are the lab's own: who they are, and where they listen.
+DECIDED: Final = ("node", "peering", "admin", "impairment")
 
 VIA_LOW: Final = 100
 STUB_LOW: Final = 200
@@ -103,6 +111,8 @@ class Network(msgspec.Struct, frozen=True, kw_only=True):
     links: tuple[Link, ...]
     publishers: tuple[Publisher, ...] = ()
     subscribers: tuple[Subscriber, ...] = ()
+    settings: Mapping[str, Mapping[str, Any]] = msgspec.field(default_factory=dict)
+    "What relays are configured with besides, by section."
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -242,9 +252,9 @@ def load_network(path: Path) -> Network:
 
 def network_from_mapping(mapping: Mapping[str, object], source: str) -> Network:
     """Read the tables of a parsed TOML file; `source` names it in a refusal."""
-    clients = {"publishers", "subscribers"}
+    own = {"publishers", "subscribers", "settings"}
     topology = topology_from_mapping(
-        {name: rows for name, rows in mapping.items() if name not in clients}, source
+        {name: rows for name, rows in mapping.items() if name not in own}, source
     )
     if not topology.nodes:
         raise ConfigError(f"{source}: has no [[nodes]]: a lab needs one relay at least")
@@ -253,6 +263,7 @@ def network_from_mapping(mapping: Mapping[str, object], source: str) -> Network:
         links=topology.links,
         publishers=_rows(mapping, "publishers", tuple[Publisher, ...], source),
         subscribers=_rows(mapping, "subscribers", tuple[Subscriber, ...], source),
+        settings=_settings(mapping.get("settings", {}), f"{source}: settings"),
     )
     _check(network, source)
     return network
@@ -269,6 +280,17 @@ def _rows(mapping: Mapping[str, object], name: str, kind: type[T], source: str) 
             where += f"[{int(number.strip('[').rstrip('.')) + 1}]"
         words = re.sub(r"Object (contains|missing)", r"\1", words)
         raise ConfigError(f"{where}{': ' if key else ''}{key.lstrip('.')}: {words}") from None
+
+
+def _settings(sections: object, source: str) -> Mapping[str, Mapping[str, Any]]:
+    """What relays would refuse to start with is refused here."""
+    if not isinstance(sections, Mapping):
+        raise ConfigError(f"{source}: must have sections of a relay's configuration")
+    for section in DECIDED:
+        if section in sections:
+            raise ConfigError(f"{source}: [{section}] is what a lab decides itself")
+    config_from_mapping(sections, source)
+    return sections
 
 
 def _check(network: Network, source: str) -> None:

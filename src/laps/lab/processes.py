@@ -49,6 +49,8 @@ SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
     "quic": {"idle_timeout_s": 3.0, "keepalive_s": 0.5},
     "discovery": {"enabled": False},
     "demand": {"idle_s": 5.0},
+    # Subscribers stay where a lab puts them, unless its file has it otherwise.
+    "moving": {"per_minute": 0},
 }
 
 _PR_SET_PDEATHSIG: Final = 1

@@ -67,6 +67,7 @@ class Lab:
         """`policy` is a file that every relay keeps to."""
         self.network = network
         self.folder = folder
+        settings = _with(network.settings, settings)
         self._settings = settings if policy is None else _keeping_to(policy, settings)
         self.began = time.time()
         self.flowing = float("inf")
@@ -377,6 +378,16 @@ class Lab:
 
     def _ways(self) -> list[Way]:
         return [way for relay in self.relays.values() for way in relay.ways.values()]
+
+
+def _with(
+    own: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Mapping[str, Any]]
+) -> Mapping[str, Mapping[str, Any]]:
+    """Settings, with those of a network laid over them."""
+    return {
+        section: {**settings.get(section, {}), **own.get(section, {})}
+        for section in {**settings, **own}
+    }
 
 
 def _keeping_to(

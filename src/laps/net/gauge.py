@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from laps.types import NodeMetrics, Reachability
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from laps.config import NodeConfig
     from laps.net.link import QuicLink
@@ -16,12 +16,26 @@ if TYPE_CHECKING:
     from laps.types import Address
 
 
+class Carrying(Protocol):
+    """A socket whose connections carry data."""
+
+    def traffic(self) -> Iterator[tuple[int, int]]:
+        """Bytes sent and received: of all connections that are over, then of each that is not."""
+
+
 class Gauge:
     """Reads the process and the links, and remembers what it read before."""
 
-    def __init__(self, node: NodeConfig, client_address: Address | None) -> None:
-        """`client_address` is where others may send clients, if there is such a place."""
+    def __init__(
+        self, node: NodeConfig, client_address: Address | None, clients: Carrying | None = None
+    ) -> None:
+        """`client_address` is where others may send clients, if there is such a place.
+
+        `clients` is the socket that they come to.
+        """
         self._node = node
+        self._clients = clients
+        self._sent_to_clients = 0
         self._client_address = "" if client_address is None else str(client_address)
         self._at = time.monotonic()
         self._worked_s = time.process_time()
@@ -38,6 +52,7 @@ class Gauge:
         load = min(1.0, (worked_s - self._worked_s) / passed)
         self._at, self._worked_s = now, worked_s
         sent_bytes, reachability = self._read_links(relay, links)
+        sent_bytes += self._read_clients()
         return NodeMetrics(
             sequence=0,
             source_node_id=relay.id,
@@ -49,6 +64,15 @@ class Gauge:
             reachability=tuple(sorted(reachability, key=lambda it: (it.srtt_us, it.node_id))),
             client_address=self._client_address,
         )
+
+    def _read_clients(self) -> int:
+        """What was sent to clients, at 0.3 µs for each of them."""
+        if self._clients is None:
+            return 0
+        before = self._sent_to_clients
+        self._sent_to_clients = sum(sent for sent, _ in self._clients.traffic())
+        # A connection that moves to another path counts from the beginning there.
+        return max(0, self._sent_to_clients - before)
 
     def _read_links(
         self, relay: Relay, links: Iterable[QuicLink]

@@ -26,7 +26,7 @@ from msgspec import structs
 
 from laps.auth.grants import Limits
 from laps.edge.edge import Edge
-from laps.edge.settings import EdgeSettings, QuicrSettings
+from laps.edge.settings import EdgeSettings, MovingSettings, QuicrSettings
 from laps.edge.shares import ShareSettings
 from laps.errors import CloseCode, ConnectNotReceived, ConnectResponseNotReceived, LapsError
 from laps.infobase.nodes import SessionId
@@ -196,7 +196,7 @@ class Runner:
             self._suspect,
             config.peering.dead_after_s,
         )
-        self._gauge = Gauge(config.node, self._told_address())
+        self._gauge = Gauge(config.node, self._told_address(), self._client_endpoint)
         # Soon at first: tracks that are bound to regions wait until we have said where we are.
         self._measuring = self._loop.call_later(FIRST_MEASURE_S, self._measure)
         self._diallers = Diallers(config)
@@ -353,6 +353,7 @@ class Runner:
         self._watch.configure(config.peering.dead_after_s)
         self.relay.places.configure(_probe_settings(config), time.monotonic())
         self.relay.demand.configure(_demand_settings(config), time.monotonic())
+        self.edge.moving.configure(_moving_settings(config), time.monotonic())
         self.authorizing.configure(config, self.edge.reviews)
         self._origins.configure(self.authorizing.authority.origins)
         self._note("reloaded")
@@ -745,6 +746,7 @@ def _edge_settings(config: Config) -> EdgeSettings:
         join=clients.join,
         subscribe_wait_s=clients.subscribe_wait_s,
         grace_s=clients.drain_s,
+        moving=_moving_settings(config),
     )
 
 
@@ -782,6 +784,11 @@ def _probe_settings(config: Config) -> ProbeSettings:
 def _demand_settings(config: Config) -> DemandSettings:
     demand = config.demand
     return DemandSettings(demand.sessions, demand.least, demand.idle_s)
+
+
+def _moving_settings(config: Config) -> MovingSettings:
+    moving = config.moving
+    return MovingSettings(moving.per_minute, moving.settled_s, moving.near_ms)
 
 
 def _steadiness(config: Config) -> Steadiness:

@@ -202,6 +202,33 @@ def _plain(a: Node, b: Node, mode: PeerMode = PeerMode.BOTH) -> Link:
     return Link(a=a.id, b=b.id, delay_ms=1 + MS_PER_DEGREE * degrees(a, b), mode=mode)
 
 
+def regions_of_edges(count: int, edges: int, tracks: int, seed: int) -> Topology:
+    """Regions far apart, and Edges that are all peers of each other: hub and spoke everywhere.
+
+    So a track goes from its publisher's relay to each other Edge that wants it, a copy each.
+    """
+    rng = Random(seed)  # noqa: S311 - no secret
+    nodes = [
+        _near((0.0, 300.0 * number / (count + 1) - 150.0), number, low, "edge", rng)
+        for number in range(1, count + 1)
+        for low in range(1, edges + 1)
+    ]
+    return Topology(
+        nodes=tuple(nodes),
+        links=tuple(_plain(a, b) for at, b in enumerate(nodes) for a in nodes[:at]),
+        publishers=tuple(
+            Publisher(
+                node=rng.choice(nodes).id,
+                namespace=["sim", str(number)],
+                name="track",
+                objects_per_s=2.0,
+                objects_per_group=2,
+            )
+            for number in range(tracks)
+        ),
+    )
+
+
 def with_clients(
     topology: Topology,
     publishers: int,

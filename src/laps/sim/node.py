@@ -71,6 +71,10 @@ class SimNode:
         self.relay: Relay | None = None
         self.edge: Edge | None = None
         "Its MoQT clients, if it has any."
+        self.edge_settings = EDGE
+        "What holds for its clients, from the next start on."
+        self.client_address = ""
+        "Where others are told that clients connect; empty: nowhere."
         self.said = spec.latitude, spec.longitude
         "Where it says it is."
         self.calling: Calling | None = None
@@ -139,7 +143,7 @@ class SimNode:
         self.relay = Relay(info, self.role, self._settings, EPOCH)
         self.relay.follow_policy(self.policy, self.now)
         authority = None if self.origins is None else self.origins.authority()
-        self.edge = Edge(self.relay, EDGE, authority)
+        self.edge = Edge(self.relay, self.edge_settings, authority)
         self._tick_at = None
         self._is_stopping = False
         self._changed()
@@ -379,6 +383,7 @@ class SimNode:
             egress_bps=0,
             region=self.spec.region,
             reachability=tuple(near.values()),
+            client_address=self.client_address,
         )
         relay.extensions.measured(relay.places.complete(own), self.now)
         self.touched()

@@ -123,6 +123,23 @@ def test_probe_timeouts_of_a_peer_take_a_column_once_there_are_some() -> None:
     assert shown.to_mapping()["answers"][0]["peers"][0]["probe_timeouts"] == 1234
 
 
+def test_a_client_that_was_sent_elsewhere_takes_a_column_once_there_is_one() -> None:
+    net = net_of("clients")
+    assert "sent to" not in drawn(ask(net, "clients"))
+    api = net.relay("1:1")
+    why = "alone here on demo t; 1:2 has subscribers for it"
+    api.add("clients", **ROWS["clients"] | {"client": 4, "sent_to": "1:2", "sent_why": why})
+    stays = {"client": 5, "sent_to": "1:3", "sent_why": "full", "stays": True}
+    api.add("clients", **ROWS["clients"] | stays)
+    shown = ask(net, "clients")
+    column = {it.head: it for it in VIEWS["clients"].columns}["sent to"]
+    assert [column.show(row) for row in shown.rows] == [
+        "-",
+        f"1:2: {why}",
+        "1:3 and stays: full",
+    ]
+
+
 def test_rates_take_the_place_of_amounts_where_there_are_two_answers() -> None:
     before, after = net_of("peers"), net_of("peers")
     after.apis["1:1"].views["peers"] = {

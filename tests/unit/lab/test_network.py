@@ -12,6 +12,8 @@ import pytest
 from laps.errors import ConfigError
 from laps.lab.cities import CITIES, delay_ms, distance_km
 from laps.lab.network import load_network, network_from_mapping, standard
+from laps.lab.processes import SETTINGS
+from laps.lab.running import Lab
 from laps.types import PeerMode, format_node_id
 
 if TYPE_CHECKING:
@@ -139,6 +141,11 @@ def refusals() -> Iterable[tuple[str, str]]:
         'subscribers[1]: track = "a": has no publisher',
     )
 
+    yield "settings = 3" + NODES, "settings: must have sections"
+    yield NODES + "[settings.moving]\nper_minute = -1", "settings: moving.per_minute = -1: must be"
+    yield NODES + "[settings.mowing]\nper_minute = 1", "settings: [mowing]: unknown"
+    yield NODES + '[settings.node]\nid = "1:3"', "settings: [node] is what a lab decides itself"
+
 
 @pytest.mark.parametrize(("text", "words"), list(refusals()))
 def test_a_bad_file_is_refused_with_the_key(text: str, words: str) -> None:
@@ -147,3 +154,19 @@ def test_a_bad_file_is_refused_with_the_key(text: str, words: str) -> None:
     assert words in str(caught.value)
     assert str(caught.value).startswith("lab.toml: ")
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_settings_of_a_file_are_laid_over_those_of_labs(tmp_path: Path) -> None:
+    text = NODES + "[settings.moving]\nper_minute = 30\n[settings.relay]\nunsubscribe_s = 1"
+    lab = Lab(network_from_mapping(tomllib.loads(text), "lab.toml"), tmp_path)
+    settings = lab.relays["1:1"].settings
+    assert settings["moving"] == {"per_minute": 30}
+    assert settings["relay"] == {**SETTINGS["relay"], "unsubscribe_s": 1}
+    assert settings["demand"] == SETTINGS["demand"]
+    assert SETTINGS["moving"] == {"per_minute": 0}, "in other labs subscribers stay where they are"
+
+
+def test_the_lab_that_moves_subscribers_reads() -> None:
+    network = load_network(EXAMPLE.with_name("moving.toml"))
+    assert network.settings["moving"]["per_minute"] == 30
+    assert len({subscriber.node for subscriber in network.subscribers}) == 3

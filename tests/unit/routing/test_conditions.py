@@ -128,7 +128,10 @@ def test_draws_are_spread_evenly_and_say_nothing_of_each_other() -> None:
     assert 0.99 < here[-1] < 1.0
     assert max(b - a for a, b in pairwise(here)) < 0.02
     pairs = [(draw(key, A) < 0.5, draw(key, B) < 0.5) for key in range(1000)]
-    assert all(200 < pairs.count(it) < 300 for it in product((False, True), repeat=2))
+    assert all(
+        200 < pairs.count((one, other)) < 300
+        for one, other in product((False, True), (False, True))
+    )
     assert draw(7, A) == draw(7, A)
 
 

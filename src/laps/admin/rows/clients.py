@@ -13,6 +13,7 @@ from laps.admin.rows.texts import node_text
 from laps.admin.schema.clients import Client, Close, OneClient, OriginState
 from laps.admin.schema.tracks import Named
 from laps.edge.asking import OriginCounters
+from laps.edge.moving import Standing
 from laps.names import hash_text, namespace_text, track_texts
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ def clients(runner: Runner, wall: Wall) -> Table[Client]:
 def client(connection: ClientConnection, wall: Wall) -> Client:
     """One client."""
     transport, stats = connection.transport, connection.transport.stats()
+    case = connection.client.edge.moving.case(connection.client)
+    asked = case if case is not None and case.was_asked else None
     return Client(
         client=connection.number,
         protocol=connection.protocol,
@@ -56,6 +59,9 @@ def client(connection: ClientConnection, wall: Wall) -> Client:
         over_limit=connection.client.share.over,
         queue_bytes=connection.egress.queued_bytes + transport.buffered_bytes,
         dropped_groups=connection.egress.counters.dropped_groups,
+        sent_to="" if asked is None or asked.target is None else node_text(asked.target),
+        sent_why="" if asked is None else asked.why,
+        stays=asked is not None and asked.standing is Standing.STAYS,
         **{name: getattr(stats, name) for name in MEASURED},
     )
 

@@ -147,6 +147,7 @@ def counters(runner: Runner) -> Counters:
         media=_counts(edge.quicr.media),
         probing=_counts(relay.probing.counters) | _counts(runner.prober.counters),
         demand=_counts(relay.demand.sessions.counters),
+        moving=_counts(edge.moving.counters),
         journal={"dropped_events": relay.journal.dropped},
         quic=quic,
     )

@@ -38,6 +38,9 @@ class Client(Row, frozen=True, kw_only=True):
     bearer: Annotated[str, says("Whose limits it has by its token: the subject or id.")] = ""
     over_limit: Annotated[Count, says("How often it was refused or slowed by a limit.")] = 0
     lost_packets: Annotated[Count, says("Packets to it that were lost.")] = 0
+    sent_to: Annotated[str, says("The node that it was asked to go to; empty: it was not.")] = ""
+    sent_why: Annotated[str, says("Why it was asked to go there.")] = ""
+    stays: Annotated[bool, says("It was asked, has not gone, and is not asked again.")] = False
 
 
 class Clients(ListPage, frozen=True, kw_only=True):

@@ -87,6 +87,7 @@ class Counters(Page, frozen=True, kw_only=True):
     media: Annotated[dict[str, Count], says("The order of objects for clients of QUICR.")] = {}
     probing: Annotated[dict[str, Count], says("Probes of nodes that are no peers.")] = {}
     demand: Annotated[dict[str, Count], says("Sessions with peers that nobody configured.")] = {}
+    moving: Annotated[dict[str, Count], says("Clients that were sent to another Edge.")] = {}
     journal: Annotated[dict[str, Count], says("Events that nobody could be shown.")] = {}
     quic: Annotated[dict[str, Count], says("Packets and connections of QUIC.")] = {}
 
