@@ -39,10 +39,10 @@ MARGIN: Final = 0.2
 NOTABLE: Final = 0.25
 
 # How often tides move, and by how much: all flows would have left in half a minute. They come back
-# the sooner, the more room there is: in a minute where the relay does hardly anything.
+# the sooner, the more room there is: in half a minute where the relay does hardly anything.
 TIDE_S: Final = 2.0
 RISE: Final = 1 / 16
-FALL: Final = 1 / 16
+FALL: Final = 1 / 8
 LEAST_FALL: Final = 1 / 256
 
 
