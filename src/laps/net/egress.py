@@ -198,6 +198,7 @@ class Egress:
         """`by_class` counts what several do."""
         self.counters = Counters()
         self.by_class = by_class or ByClass()
+        self._sent_bytes = self.by_class.sent_bytes
         self.backlog = Backlog(config, self.by_class)
         self.queued_datagram_bytes = 0
         self._pipe = pipe
@@ -284,10 +285,11 @@ class Egress:
 
     def write(self, stream: EgressStream, data: BytesLike, now: float | None, *, fin: bool) -> bool:
         """As `EgressStream.write` and `finish`."""
-        in_pace, size = not self._pace or self._is_in_pace(), memoryview(data).nbytes
-        at_once = in_pace and not self._waiting and size <= self._most_at_once
+        in_pace = not self._pace or self._is_in_pace()
+        at_once = in_pace and not self._waiting and len(data) <= self._most_at_once
         if at_once and self._hand_over(stream, data, fin=fin):
             return fin or not stream.over
+        size = memoryview(data).nbytes
         if not self._make_room(stream, size):
             return False
         if not stream.chunks:
@@ -459,11 +461,12 @@ class Egress:
         except ConnectionClosed:
             alive = False
         if alive:
-            self.counters.stream_bytes += len(data)
-            self.by_class.sent_bytes[stream.order] += len(data)
-            stream.handed_bytes += len(data)
+            size = len(data)
+            self.counters.stream_bytes += size
+            self._sent_bytes[stream.order] += size
+            stream.handed_bytes += size
             if self._pace:
-                self._spend(len(data))
+                self._spend(size)
         if fin or not alive:
             self._discard(stream)
         return True
