@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
 
 from laps.policy import policy_from_mapping
 from laps.relay.on_demand import State
@@ -119,7 +120,7 @@ def test_an_s_relay_behind_a_long_way_is_dialled_and_let_go_again() -> None:
     nodes = [
         node("1:1", "west", (0, -20)),
         node("1:2", "east", (0, 20)),
-        node("1:3", "south", (-60, 0)),
+        node("1:3", "west", (-60, 0)),
     ]
     net = network(nodes, [link("1:1", "1:3", 60), link("1:3", "1:2", 60)], ["1:2"])
     net.run(3.0)
@@ -147,7 +148,7 @@ def test_an_s_relay_that_probes_do_not_reach_well_is_not_dialled() -> None:
     nodes = [
         node("1:1", "west", (0, -20)),
         node("1:2", "east", (0, 20)),
-        node("1:3", "south", (-60, 0)),
+        node("1:3", "west", (-60, 0)),
     ]
     net = network(nodes, [link("1:1", "1:3", 60), link("1:3", "1:2", 60)], ["1:2"])
     pair = frozenset(map(parse_node_id, ("1:1", "1:2")))
@@ -162,6 +163,30 @@ def test_an_s_relay_that_probes_do_not_reach_well_is_not_dialled() -> None:
     del net.underlay.losses[pair]
     net.run(200.0)
     assert sessions(net, "1:1") == {"1:2": State.UP}
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_an_s_relay_behind_another_region_is_dialled_if_that_spares_a_copy(shared: bool) -> None:
+    """Without any policy: two copies between regions are one too many."""
+    nodes = [
+        node("1:1", "west", (0, -20)),
+        node("1:2", "east", (0, 20)),
+        node("1:3", "south", (-60, 0)),
+    ]
+    targets = ["1:2", "1:3"] if shared else ["1:2"]
+    net = network(nodes, [link("1:1", "1:3", 60), link("1:3", "1:2", 60)], targets)
+    net.run(3.0)
+    began = net.now
+    net.run(30.0)
+    if shared:
+        assert sessions(net, "1:1") == {}, "south has a copy in any case"
+    else:
+        assert sessions(net, "1:1") == {"1:2": State.UP}
+        since = net.now
+        net.run(5.0)
+        assert copies_into(net, since, "east") == 1.0
+        assert copies_into(net, since, "south") == 0.0
+    check_all_came(net, began, net.now - 2.0)
 
 
 def test_a_via_that_probes_do_not_reach_well_takes_no_copies() -> None:
@@ -220,7 +245,7 @@ def test_a_via_that_dies_is_left_and_dialled_again_later() -> None:
 
 
 def test_no_more_sessions_than_are_allowed_and_the_most_useful_first() -> None:
-    nodes = [node("1:1", "west", (0, -20)), node("1:3", "south", (-60, 0))]
+    nodes = [node("1:1", "west", (0, -20)), node("1:3", "west", (-60, 0))]
     links = [link("1:1", "1:3", 60)]
     targets = []
     for number in range(10, 20):

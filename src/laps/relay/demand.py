@@ -10,6 +10,8 @@ a publisher here, and each region that it goes to:
                              none leads to the Via       the Via is dialled
     so many or fewer         too long for the class      the s-relay is dialled, or, where that is
                                                          too many, a Via there
+                             by way of other regions     the s-relay is dialled
+                             for it alone
 
 So many may go as policy says (`fan_out`), and one where this relay is full or a link loses much.
 
@@ -26,25 +28,25 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Final, Protocol
 
+from laps.relay.detours import detours
 from laps.relay.on_demand import Need
 from laps.relay.roles import Role
 from laps.routing.conditions import MARGIN, draw
 from laps.routing.flows import FromClient
 from laps.routing.route import NamedWay
 from laps.routing.selection import select
-from laps.routing.ways import Allowed, way_of
+from laps.routing.ways import Allowed, ByVias, way_of
 from laps.types import NodeType, PeerMode, format_node_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from laps.infobase.nodes import Nodes, PathCandidate
+    from laps.infobase.nodes import PathCandidate
     from laps.relay.on_demand import OnDemand
     from laps.relay.settings import DemandSettings
     from laps.relay.weighing import Weighing
     from laps.routing.flows import Flow
     from laps.routing.graph import Reach
-    from laps.routing.policy import PolicyInForce
     from laps.routing.terms import Terms, Way
     from laps.types import NodeId
 
@@ -235,6 +237,7 @@ class Demand:
         for node_id in sorted(flow.targets):
             regions.setdefault(self._policy.region_of(node_id), []).append(node_id)
         own = self._policy.region_of(self._self_id)
+        others: dict[NodeId, PathCandidate] = {}
         for region, targets in regions.items():
             free = (it for it in targets if self._router.told_way(flow, it) is None)
             ways = {it: path for it in free if (path := self._usual(it)) is not None}
@@ -243,6 +246,8 @@ class Demand:
             if is_far:
                 spared = self._spare(flow, region, ways, found)
             self._shorten(flow, region, ways, spared, found, is_far=is_far)
+            others |= {it: path for it, path in ways.items() if it not in spared}
+        self._straighten(flow, others, found)
 
     def _usual(self, node_id: NodeId) -> PathCandidate | None:
         """The way that there would be without sessions on demand."""
@@ -361,7 +366,7 @@ class Demand:
         is_last_hope = info is None or not info.contact or self.sessions.cannot_help(info.contact)
         allows = Allowed(self._policy, terms, frozenset())
         if not is_last_hope:
-            allows = _ByVias(self._policy, terms, self._nodes)
+            allows = ByVias(self._policy, terms, self._nodes)
         key = self._policy.version, terms.inside, terms.avoid, (), is_last_hope
         reach = self._graph.reach(via, key, allows)
         if reach is None or not self._takes_terms(reach.way[0]):
@@ -427,6 +432,18 @@ class Demand:
             why = f"{len(late)} ways into {region} take too long"
             self._need(chosen[0], why, len(chosen[1]), found)
 
+    def _straighten(self, flow: Flow, ways: Mapping[NodeId, PathCandidate], found: _Round) -> None:
+        """Find peers for targets that are reached by way of other regions for them alone."""
+        terms, region_of = flow.terms, self._policy.region_of
+        if self._conditions.load(self._self_id) > terms.max_load - MARGIN:
+            return
+        whole = {node_id: way_of(path) for node_id, path in ways.items()}
+        for node_id, fewer in detours(self._self_id, whole, region_of).items():
+            found.weighed[node_id] += fewer
+            if self._is_good(terms, node_id):
+                why = f"{fewer + 1} copies between regions where one would do"
+                self._need(node_id, why, fewer, found)
+
     def _is_late(self, terms: Terms, node_id: NodeId, path: PathCandidate) -> bool:
         if not path.hops:
             return False
@@ -468,19 +485,3 @@ class Demand:
         if before is not None:
             why, gain, at_once = before.why, gain + before.gain, at_once or before.at_once
         found.needs[info.contact] = Need(info.contact, node_id, why, gain, at_once=at_once)
-
-
-class _ByVias(Allowed):
-    """The links that a track may use, by Vias alone."""
-
-    def __init__(self, policy: PolicyInForce, terms: Terms, nodes: Nodes) -> None:
-        super().__init__(policy, terms, frozenset())
-        self._nodes = nodes
-
-    def node(self, node_id: NodeId, *, transit: bool) -> bool:
-        """Whether data may go to a node, and through it if it is in `transit`."""
-        if transit:
-            info = self._nodes.info(node_id)
-            if info is None or info.type is not NodeType.VIA:
-                return False
-        return super().node(node_id, transit=transit)

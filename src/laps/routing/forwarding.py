@@ -358,7 +358,7 @@ class Fib:
                 if route.is_refused or (last is not None and last.is_refused):
                     self.judged.append((flow, node, route))
                 is_another = old is not None and route.is_another(old)
-                if route.link is None or flow.unreached_at or is_another:
+                if route.link is None or node in flow.unreached_at or is_another:
                     self.reached.append((flow, node, old))
 
     def _hold_to(self, flow: Flow, terms: Terms) -> None:

@@ -196,6 +196,22 @@ class Calm(Allowed):
         return self._conditions.loss(a, b) <= self._most_loss and super().link(a, b)
 
 
+class ByVias(Allowed):
+    """Those of them that lead by Vias alone."""
+
+    def __init__(self, policy: PolicyInForce, terms: Terms, nodes: Nodes) -> None:
+        super().__init__(policy, terms, frozenset())
+        self._nodes = nodes
+
+    def node(self, node_id: NodeId, *, transit: bool) -> bool:
+        """Whether data may go to a node, and through it if it is in `transit`."""
+        if transit:
+            info = self._nodes.info(node_id)
+            if info is None or info.type is not NodeType.VIA:
+                return False
+        return super().node(node_id, transit=transit)
+
+
 def way_of(path: PathCandidate) -> Way:
     """The nodes that a path passes after this one, with the one that it leads to."""
     passed = [item.node_id for item in reversed(path.info.path)]

@@ -313,6 +313,22 @@ def test_an_old_set_goes_with_its_link(fib: AtOnce, routes: Routes) -> None:
     assert fib.remove(X) == [wd(TWO, 1)]
 
 
+def test_only_who_had_no_way_is_said_to_be_reached_when_others_are_decided_anew(
+    fib: AtOnce, routes: Routes
+) -> None:
+    """What each of these may have missed is sent again, so others are not to be among them."""
+    fib.install(Y, [A, D], local=False)
+    (flow,) = fib
+    assert [node for _, node, _ in fib.fib.reached] == [D]
+    flow.unreached_at[D] = 1.0
+    fib.fib.reached.clear()
+    fib.reroute([A])
+    assert fib.fib.reached == []
+    routes.to[D] = TWO
+    fib.reroute([A, D])
+    assert [node for _, node, _ in fib.fib.reached] == [D]
+
+
 def test_a_link_that_closes_takes_what_only_it_reached(fib: AtOnce, routes: Routes) -> None:
     fib.install(X, [A, C], local=False)
     routes.to = {C: TWO}
