@@ -460,6 +460,8 @@ async def test_tracks_come_and_go_and_are_read_in_the_same_session(scheme: str, 
     async with relaying() as relay, two(relay, scheme, drafts=(draft,)) as (here, there):
         first = await here.publish("demo/a", "t", first_group=0)
         await here.publish("other/b", "t")
+        # The two connections are read in any order, and only what the relay knows is listed.
+        await until(lambda: relay.relay.extensions.namespaces.has((b"other", b"b")))
         async with there.tracks("demo") as events:
             await events.listed()
             assert [track_text(track) for track in events.known] == ["demo/a t"]
