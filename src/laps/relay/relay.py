@@ -180,7 +180,7 @@ class Relay:
             settings.steadiness,
         )
         sessions = OnDemand(self.weighing, self.ingress, self._paths, self.journal, settings.demand)
-        self.demand = Demand(self.id, role, self.weighing, self.places, sessions, settings.demand)
+        self.demand = Demand(self_info, role, self.weighing, self.places, sessions, settings.demand)
         self.router.namers = (self.demand,)
         deciding = self.weighing, self.fib, self.reach, self.tracks
         self.refusals = Refusals(self.id, *deciding, self.journal)
