@@ -379,7 +379,9 @@ class Policy:
             yield from ((where, it) for it in dict.fromkeys(named) if not _names_nodes(it))
 
     def require_regions(self, known: Collection[str], source: str) -> None:
-        """ConfigError for a region that no node is in and no link transits."""
+        """ConfigError for a region that no node is in and no link transits, as far as is known."""
+        said = {region for link in self.links for region in link.transits}
+        known = {*known, *said, *(placed.region for placed in self.nodes)}
         for number, rule in enumerate(self.rules, start=1):
             for key, names in (("inside", rule.inside), ("avoid", rule.avoid)):
                 for name in names:

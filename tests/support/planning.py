@@ -50,7 +50,7 @@ class Oracle:
     def __init__(self, case: Case) -> None:
         self.case = case
         self.between = {}
-        for link in case.links:
+        for link in (it for it in case.links if not it.is_closed):
             self.between[link.a, link.b] = self.between[link.b, link.a] = link
         size = len(case.nodes)
         self.paths = {(a, b): self._path(a, b) for a in range(size) for b in range(size)}
@@ -60,7 +60,7 @@ class Oracle:
         best: dict[int, tuple[int, int]] = {target: (0, 0)}
         for _ in self.case.nodes:
             for (a, b), link in self.between.items():
-                if b in best:
+                if b in best and self._leads_on(b, target):
                     through = (best[b][0] + 1, best[b][1] + link.srtt_us)
                     best[a] = min(best.get(a, through), through)
         if source not in best:
@@ -73,10 +73,14 @@ class Oracle:
                 for (a, b), link in self.between.items()
                 if a == here
                 and b in best
+                and self._leads_on(b, target)
                 and (best[b][0] + 1, best[b][1] + link.srtt_us) == best[here]
             ]
             path.append(min(leads, key=lambda n: parse_node_id(self.case.nodes[n].id)))
         return tuple(path)
+
+    def _leads_on(self, node: int, target: int) -> bool:
+        return node == target or self.case.nodes[node].passes_on
 
     def srtt(self, path: Path) -> int:
         """The sum along a path."""

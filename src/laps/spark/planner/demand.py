@@ -117,14 +117,20 @@ def require_reachable(network: Network, paths: Paths, tracks: Sequence[Track], s
         if len(missed):
             origin, relay = network.nodes[track.origin].id, network.nodes[missed[0]].id
             alone = origin if not _has_link(network, track.origin) else relay
+            may = " (within the policy)" if _is_limited(network) else ""
             raise ConfigError(
-                f"{source}: node {relay} cannot be reached from {origin}, where {track.label} is "
-                f"published: add a link that joins {alone} to the rest of the network"
+                f"{source}: node {relay} cannot be reached{may} from {origin}, where {track.label} "
+                f"is published: add a link that joins {alone} to the rest of the network"
             )
 
 
 def _has_link(network: Network, node: int) -> bool:
-    return bool(((network.link_a == node) | (network.link_b == node)).any())
+    joined = (network.link_a == node) | (network.link_b == node)
+    return bool((joined & ~network.link_closed).any())
+
+
+def _is_limited(network: Network) -> bool:
+    return bool(network.link_closed.any()) or not network.passes_on.all()
 
 
 def demand_of(topology: Topology, policy: Policy) -> tuple[Track, ...]:

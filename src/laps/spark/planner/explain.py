@@ -10,6 +10,7 @@ from laps.files import suggest
 from laps.names import hash_text, read_hash
 from laps.spark.planner import store
 from laps.spark.planner.demand import find_pairs, track_hash
+from laps.spark.planner.network import under
 from laps.spark.planner.options import DIRECT, find_options
 from laps.spark.planner.verdicts import Verdict, hinder, judge, setting
 
@@ -95,7 +96,7 @@ def _option(verdict: Verdict) -> dict[str, Any]:
 def explain(folder: Path, name: str) -> Explanation:
     """What the plan in a folder says about a track, by `namespace/name` or by its hash."""
     policy = store.read_policy(folder)
-    network = store.read_network(folder)
+    network = under(policy, store.read_network(folder), str(folder))
     track = _find(folder, name, network, policy)
     profile = policy.profiles[track.profile]
     goals = policy.goals

@@ -7,7 +7,7 @@ capacity holds for each direction by itself, as links are full duplex.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -17,6 +17,8 @@ from laps.types import parse_node_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from laps.policy import Policy
 
 Numbers = NDArray[Any]
 "Numbers of nodes, pairs, ..., whatever their width."
@@ -40,6 +42,8 @@ class Node:
     longitude: float = 0.0
     capacity_bps: int = 0
     """What it can send; 0: no limit known."""
+    passes_on: bool = True
+    """Whether it may pass data on for others, as far as policy goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,8 @@ class Link:
     """What it can carry in each direction; 0: no limit known."""
     transits: tuple[str, ...] = ()
     """The regions that packets pass on their way between the two."""
+    is_closed: bool = False
+    """Whether policy lets no data take it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,13 +75,17 @@ class Network:
     rank: Ints
     "[node]: its place among all in the order of node ids."
     is_via: Flags
+    "[node]: whether it is a Via, and may pass data on."
     is_edge: Flags
+    passes_on: Flags
+    "[node]"
     capacity_bps: Longs
     "[node]"
     link_a: Ints
     link_b: Ints
     link_srtt_us: Longs
     link_capacity_bps: Longs
+    link_closed: Flags
     _keys: Longs = field(repr=False)
     _numbers: Ints = field(repr=False)
 
@@ -123,13 +133,15 @@ def network(nodes: Iterable[Node], links: Iterable[Link]) -> Network:
         regions=regions,
         region=np.array([number[node.region] for node in nodes], np.int32),
         rank=rank,
-        is_via=np.array([node.role == "via" for node in nodes], np.bool_),
+        is_via=np.array([node.role == "via" and node.passes_on for node in nodes], np.bool_),
         is_edge=np.array([node.role == "edge" for node in nodes], np.bool_),
+        passes_on=np.array([node.passes_on for node in nodes], np.bool_),
         capacity_bps=np.array([node.capacity_bps for node in nodes], np.int64),
         link_a=a,
         link_b=b,
         link_srtt_us=np.array([link.srtt_us for link in merged], np.int64),
         link_capacity_bps=np.array([link.capacity_bps for link in merged], np.int64),
+        link_closed=np.array([link.is_closed for link in merged], np.bool_),
         _keys=keys[numbers],
         _numbers=numbers,
     )
@@ -152,7 +164,37 @@ def _together(one: Link, other: Link) -> Link:
         min(one.srtt_us, other.srtt_us),
         one.capacity_bps + other.capacity_bps if known else 0,
         tuple(sorted({*one.transits, *other.transits})),
+        one.is_closed or other.is_closed,
     )
+
+
+def under(policy: Policy, known: Network, source: str) -> Network:
+    """A network as a policy has it: where nodes are, what links transit, and what is closed.
+
+    ConfigError for a rule with a region that nobody has heard of; `source` is the policy's.
+    """
+    transits = {name for link in known.links for name in link.transits}
+    policy.require_regions({*known.regions, *transits}, source)
+    if not (policy.nodes or policy.links or policy.limits):
+        return known
+    ids = [parse_node_id(node.id) for node in known.nodes]
+    said = dict(zip(ids, (node.region for node in known.nodes), strict=True))
+    regions = {it: policy.region_of(it) or region for it, region in said.items()}
+
+    def between(link: Link) -> Link:
+        ends = ids[link.a], ids[link.b]
+        may_peer = policy.may_peer(*ends, regions.__getitem__)
+        return replace(
+            link,
+            transits=tuple(sorted({*link.transits, *policy.transits(*ends, regions.__getitem__)})),
+            is_closed=not may_peer or policy.is_closed(*ends, regions.__getitem__),
+        )
+
+    nodes = [
+        replace(node, region=regions[it], passes_on=policy.may_be_via(it, regions.__getitem__))
+        for it, node in zip(ids, known.nodes, strict=True)
+    ]
+    return network(nodes, map(between, known.links))
 
 
 def permitted(network: Network, inside: Sequence[str], avoid: Sequence[str]) -> Flags:

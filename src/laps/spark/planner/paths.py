@@ -63,19 +63,22 @@ class Paths:
 
 def all_paths(network: Network) -> Paths:
     """The best paths between all nodes."""
-    size, count = network.size, len(network.links)
-    weight = (network.link_srtt_us + _HOP).astype(np.float64)
-    ends = (np.r_[network.link_a, network.link_b], np.r_[network.link_b, network.link_a])
-    graph = csr_array((np.r_[weight, weight], ends), shape=(size, size))
+    size = network.size
+    is_open = ~network.link_closed
+    a, b = network.link_a[is_open], network.link_b[is_open]
+    weight = (network.link_srtt_us[is_open] + _HOP).astype(np.float64)
+    ends, weights = (np.r_[a, b], np.r_[b, a]), np.r_[weight, weight]
+    graph = _graph(network, ends, weights)
     srtt = np.full((size, size), UNREACHABLE_US, np.int32)
     next_hop = np.empty((size, size), np.uint16 if size < 1 << 16 else np.int32)
     # Peers in the order of their ids: the first that leads on by the shortest way is taken.
-    by_rank = np.argsort(network.rank[ends[1]], kind="stable")[::-1] if count else ends[0]
-    here, there, cost = ends[0][by_rank], ends[1][by_rank], np.r_[weight, weight][by_rank]
+    by_rank = np.argsort(network.rank[ends[1]], kind="stable")[::-1] if len(a) else ends[0]
+    here, there, cost = ends[0][by_rank], ends[1][by_rank], weights[by_rank]
     for start in range(0, size, _BLOCK):
         goals = np.arange(start, min(start + _BLOCK, size))
         # Links are alike in both directions, so what is far from a goal is as far to it.
-        distance = dijkstra(graph, directed=True, indices=goals)
+        distance = dijkstra(graph, directed=True, indices=graph.shape[0] - size + goals)[:, :size]
+        distance[np.arange(len(goals)), goals] = 0.0
         # What is not reached equals nothing, itself included.
         distance[np.isinf(distance)] = np.nan
         total = np.minimum(distance % _HOP, UNREACHABLE_US)
@@ -84,9 +87,25 @@ def all_paths(network: Network) -> Paths:
         for row, goal in enumerate(goals):
             far = distance[row]
             leads = far[here] == far[there] + cost
+            leads &= network.passes_on[there] | (there == goal)
             # Of several for one node the last written stays: the peer with the lowest id.
             next_hop[here[leads], goal] = there[leads]
     return Paths(srtt, next_hop)
+
+
+def _graph(network: Network, ends: tuple[Ints, Ints], weights: Numbers) -> csr_array:
+    """The links, from where paths are looked for: the node that they lead to.
+
+    Where some nodes pass nothing on each node is there twice. As the end of a path it is joined to
+    all its peers, and on the way to another one only if it passes data on.
+    """
+    size = network.size
+    if network.passes_on.all():
+        return csr_array((weights, ends), shape=(size, size))
+    passing = network.passes_on[ends[0]]
+    start = np.r_[ends[0][passing], ends[0] + size]
+    end = np.r_[ends[1][passing], ends[1]]
+    return csr_array((np.r_[weights[passing], weights], (start, end)), shape=(2 * size, 2 * size))
 
 
 def keeping(paths: Paths, step: Flags) -> Flags:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from laps.spark.planner.demand import find_pairs, require_reachable
+from laps.spark.planner.network import under
 from laps.spark.planner.options import find_options
 
 if TYPE_CHECKING:
@@ -49,8 +50,7 @@ def pose(
 
     `sources` name where the network and the policy come from.
     """
-    transits = {name for link in network.links for name in link.transits}
-    policy.require_regions({*network.regions, *transits}, sources[1])
+    network = under(policy, network, sources[1])
     goals = policy.goals
     options = find_options(
         network,

@@ -21,6 +21,7 @@ from laps.spark.planner import large, layout, store
 from laps.spark.planner.bucket import Gathered, count_rows
 from laps.spark.planner.generate import generate_network, shares_of
 from laps.spark.planner.jobs import Peak
+from laps.spark.planner.network import under
 from laps.spark.planner.options import find_options
 from laps.spark.planner.render import summary
 
@@ -90,8 +91,7 @@ def plan_made_up(
     with _bars(console) as progress:
         watch = large.Watch(progress)
         with watch.phase("make up network"):
-            network = generate_network(size, policy, shares_of(policy))
-            require_regions(policy, network, source)
+            network = under(policy, generate_network(size, policy, shares_of(policy)), source)
             store.write_network(folder, network)
         works = large.Works(spark, watch)
         try:
@@ -105,8 +105,7 @@ def plan_tables(
     tables: Path, folder: Path, policy: Policy, source: str, master: str | None, console: Console
 ) -> Scaled:
     """Plan the tables of one folder, in buckets or not, into another."""
-    network = store.read_network(tables)
-    require_regions(policy, network, source)
+    network = under(policy, store.read_network(tables), source)
     spark = session(master, settings=large.SETTINGS)
     with _bars(console) as progress:
         store.write_network(folder, network)
@@ -162,12 +161,6 @@ def _adopt(tables: Path, folder: Path) -> None:
                 os.link(path, folder / table / path.name)
             except OSError:
                 shutil.copyfile(path, folder / table / path.name)
-
-
-def require_regions(policy: Policy, network: Network, source: str) -> None:
-    """ConfigError for a region of the policy that the network does not have."""
-    transits = {name for link in network.links for name in link.transits}
-    policy.require_regions({*network.regions, *transits}, source)
 
 
 def count_subscriptions(tables: Path) -> int:

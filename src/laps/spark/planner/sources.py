@@ -9,7 +9,7 @@ from laps.errors import ConfigError, LapsError
 from laps.spark.planner import store
 from laps.spark.planner.demand import Track, serving_edges, whole_kbit
 from laps.spark.planner.layout import unsigned
-from laps.spark.planner.network import network
+from laps.spark.planner.network import network, under
 from laps.spark.planner.problem import pose
 
 if TYPE_CHECKING:
@@ -97,8 +97,7 @@ def write_tables(
 
     reported = _reported(folder, topology)
     known = network(reported.nodes, reported.links)
-    transits = {name for link in known.links for name in link.transits}
-    policy.require_regions({*known.regions, *transits}, policy_source)
+    known = under(policy, known, policy_source)
     rows = observed.with_profile(observed.tracks(reported.records), policy)
     tracks = observed.numbered(rows, "node", "origin", reported.edges)
     places = observed.subscriptions(reported.records)

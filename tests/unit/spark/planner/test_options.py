@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import tomllib
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laps.policy import Profile
+from laps.policy import Profile, policy_from_mapping
 from laps.spark.planner.demand import Track
 from laps.spark.planner.loads import capacities
-from laps.spark.planner.network import Link, Network, Node, network
+from laps.spark.planner.network import Link, Network, Node, network, under
 from laps.spark.planner.options import DIRECT, WEIGHT, cheapest, find_options
 from laps.spark.planner.paths import UNREACHABLE_US, all_paths
 from support.planning import Case, Oracle
@@ -29,15 +32,21 @@ def made(
 @given(
     st.permutations(range(1, 8)),
     st.lists(
-        st.tuples(st.integers(0, 5), st.integers(1, 6), st.sampled_from((1, 2, 3, 10**7))),
+        st.tuples(
+            st.integers(0, 5),
+            st.integers(1, 6),
+            st.sampled_from((1, 2, 3, 10**7)),
+            st.sampled_from((False, False, True)),
+        ),
         max_size=14,
     ),
+    st.sets(st.integers(1, 7), max_size=3),
 )
 def test_every_path_is_the_one_that_relays_select(
-    ids: list[int], ends: list[tuple[int, int, int]]
+    ids: list[int], ends: list[tuple[int, int, int, bool]], ending: set[int]
 ) -> None:
-    nodes = tuple(Node(f"1:{number}") for number in ids)
-    links = tuple(Link(a, b, srtt) for a, b, srtt in ends if a < b)
+    nodes = tuple(Node(f"1:{number}", passes_on=number not in ending) for number in ids)
+    links = tuple(Link(a, b, srtt, is_closed=closed) for a, b, srtt, closed in ends if a < b)
     joined = network(nodes, links)
     oracle = Oracle(Case(nodes, joined.links, (GOLD,), ()))
     paths = all_paths(joined)
@@ -209,3 +218,50 @@ def test_networks_larger_than_a_block_have_the_same_options_as_small_ones() -> N
 def test_tracks_know_their_name_or_at_least_their_hash() -> None:
     assert Track(255, 0, 1, (), 0).label == "00000000000000ff"
     assert Track(255, 0, 1, (), 0, "a/b", "c").label == "a/b/c"
+
+
+def governed(text: str) -> tuple[Network, list[str]]:
+    """A publisher and three s-relays, by either of two Vias; and the best Via within a policy."""
+    nodes = [Node("1:1", region="east"), *(Node(f"1:{n}", region="west") for n in (2, 3, 4))]
+    nodes += [Node("9:8", "via", "west"), Node("9:9", "via", "west")]
+    links = [Link(0, 4, 6000), Link(0, 5, 5000)]
+    links += [Link(via, edge, 1000) for via in (4, 5) for edge in (1, 2, 3)]
+    policy = policy_from_mapping(tomllib.loads(text), "policy.toml")
+    found = under(policy, network(nodes, links), "policy.toml")
+    profile = policy.profile_of("gov/news")
+    options = find_options(found, [profile])
+    mask = np.bitwise_and.reduce(options.allowed[0, 0, [1, 2, 3]]) & 0b0111_1111
+    west = np.array([found.regions.index(found.nodes[1].region)], np.int32)
+    chosen = cheapest(options, west * 0, west, west * 0 + 3, np.array([mask], np.uint8))
+    via = [options.vias[0, west[0], option] for option in chosen if option >= 0]
+    return found, [found.nodes[number].id for number in via]
+
+
+@pytest.mark.parametrize(
+    ("text", "via"),
+    [
+        ("", ["9:9"]),
+        ('[vias]\nnodes = ["9:8"]', ["9:8"]),
+        ('[vias]\nnodes = ["7:7"]', []),
+        ('[[link]]\nbetween = ["1:1", "9:9"]\nclosed = true', ["9:8"]),
+        ('[[peering]]\nbetween = ["1:1", "9:9"]\nallow = false', ["9:8"]),
+        (
+            (
+                '[[rule]]\ntracks = "gov/*"\navoid = ["ca"]\n'
+                '[[link]]\nbetween = ["1:1", "9:9"]\ntransits = ["ca"]'
+            ),
+            ["9:8"],
+        ),
+        (
+            (
+                '[[rule]]\ntracks = "gov/*"\navoid = ["mex"]\n'
+                '[[node]]\nnodes = ["9:9"]\nregion = "mex"'
+            ),
+            ["9:8"],
+        ),
+    ],
+)
+def test_a_plan_keeps_to_what_a_policy_says_of_nodes_and_links(text: str, via: list[str]) -> None:
+    found, chosen = governed(text)
+    assert chosen == via
+    assert under(policy_from_mapping(tomllib.loads(text), "p"), found, "p").links == found.links
