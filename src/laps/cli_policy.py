@@ -142,7 +142,8 @@ def _network(path: Path) -> tuple[compliance.Network, list[Demand]]:
     networks.check(networks.Topology(nodes=tuple(nodes), links=tuple(links)), source)
     relays = [compliance.Relay(node.id, node.type, node.region) for node in nodes]
     data = [(link.a, link.b) for link in links if link.mode is not PeerMode.CONTROL]
-    network = compliance.Network(relays, data)
+    control = [(link.a, link.b) for link in links if link.mode is not PeerMode.DATA]
+    network = compliance.Network(relays, data, control)
     return network, list(_demand(clients["publishers"], clients["subscribers"], network, source))
 
 
@@ -183,8 +184,12 @@ def _places(client: _Client, network: compliance.Network, source: str) -> Iterat
             node_id = networks.parse_id(place)
             if node_id not in network.relays:
                 raise ConfigError(f"{source}: {place} is no node: add it to [[nodes]]")
-            if network.relays[node_id].role == "edge":
-                yield node_id
+            if not (edges := network.edges_of(node_id)):
+                role = network.relays[node_id].role
+                alone = role == "stub"
+                problem = "has no edge as a peer" if alone else f"is a {role}, and takes no clients"
+                raise ConfigError(f"{source}: {place} {problem}: name an edge for its clients")
+            yield from edges
 
 
 # -- what is found ---------------------------------------------------------------------------------

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final
 from laps.infobase.metrics import Metrics
 from laps.routing.graph import Graph
 from laps.routing.policy import PolicyInForce, terms_of
+from laps.routing.terms import FREE
 from laps.routing.ways import Allowed
 from laps.types import NodeInfo, NodeMetrics, NodeType, Reachability, format_node_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from laps.policy import Policy
     from laps.routing.terms import Terms
@@ -86,10 +87,19 @@ class Findings:
 class Network:
     """The relays and links that a policy is tried on."""
 
-    def __init__(self, relays: Iterable[Relay], links: Iterable[tuple[NodeId, NodeId]]) -> None:
-        """`links` are those that carry data, each way."""
+    def __init__(
+        self,
+        relays: Iterable[Relay],
+        links: Iterable[tuple[NodeId, NodeId]],
+        control: Iterable[tuple[NodeId, NodeId]] | None = None,
+    ) -> None:
+        """`links` are those that carry data, each way; `control` those that carry control."""
         self.relays = {relay.id: relay for relay in relays}
         self.links = list(dict.fromkeys(links))
+        self._tells: dict[NodeId, set[NodeId]] = {node_id: set() for node_id in self.relays}
+        for a, b in self.links if control is None else control:
+            self._tells[a].add(b)
+            self._tells[b].add(a)
         self._metrics = Metrics()
         peers: dict[NodeId, dict[NodeId, Reachability]] = {node_id: {} for node_id in self.relays}
         for a, b in self.links:
@@ -109,6 +119,24 @@ class Network:
     def edges(self) -> list[NodeId]:
         """The relays that tracks come from and go to: a Stub's go by its Edge."""
         return sorted(relay.id for relay in self.relays.values() if relay.role == "edge")
+
+    def edges_of(self, node_id: NodeId) -> list[NodeId]:
+        """Where clients of a relay are known: those of a Stub at its Edges."""
+        relay = self.relays[node_id]
+        if relay.role != "stub":
+            return [node_id] if relay.role == "edge" else []
+        return sorted(it for it in self._tells[node_id] if self.relays[it].role == "edge")
+
+    def told_of(self, target: NodeId, rules: PolicyInForce, terms: Terms) -> set[NodeId]:
+        """The relays that hear who wants a track at one of them: each is told by another."""
+        told, left = {target}, [target]
+        while left:
+            for node_id in self._tells[left.pop()] - told:
+                is_stub = self.relays[node_id].role == "stub"
+                if not is_stub and rules.may_be_told(terms, node_id):
+                    told.add(node_id)
+                    left.append(node_id)
+        return told
 
     def seen_from(self, node_id: NodeId, policy: Policy | None) -> _Seen:
         """The network as one of its relays knows it."""
@@ -185,27 +213,83 @@ def review(policy: Policy, network: Network, demand: Iterable[Demand] = ()) -> F
             found.peers.append((a, b))
         elif policy.is_closed(a, b, rules.region_of):
             found.closed.append((a, b))
+    _look_at_tracks(policy, network, rules, list(demand), found)
+    found.advice = [
+        *_unknown_regions(policy, network, rules),
+        *_lost_ways(policy, network),
+        *_told_elsewhere(policy),
+    ]
+    return found
+
+
+def _look_at_tracks(
+    policy: Policy,
+    network: Network,
+    rules: PolicyInForce,
+    demand: Collection[Demand],
+    found: Findings,
+) -> None:
+    """Find the pairs of edges, and the subscriptions, that are refused."""
+    judge = _Judge(network, rules)
     kinds = {rule.tracks: terms_of(policy, rule.tracks) for rule in policy.rules}
     if policy.rule_of(_UNNAMED) is None:
         kinds[OTHERS] = terms_of(policy, _UNNAMED)
-    wanted: dict[NodeId, list[tuple[str, NodeId]]] = {}
-    for one in demand:
-        if one.target != one.origin:
-            wanted.setdefault(one.origin, []).append((one.track, one.target))
     for origin in network.edges:
         seen, free = network.seen_from(origin, policy), network.seen_from(origin, None)
         reached = [node_id for node_id in network.edges if node_id != origin and free.way(node_id)]
         for kind, terms in kinds.items():
             found.pairs[kind] = found.pairs.get(kind, 0) + len(reached)
-            missed = [node_id for node_id in reached if not seen.has_way(terms, node_id)]
-            whys = {node_id: seen.why_not(free, terms, node_id) for node_id in missed}
-            found.refused += [NoWay(kind, origin, it, why) for it, why in whys.items()]
-        for track, target in wanted.get(origin, ()):
-            terms = terms_of(policy, track)
-            if not seen.has_way(terms, target):
-                found.wanted.append(NoWay(track, origin, target, seen.why_not(free, terms, target)))
-    found.advice = [*_unknown_regions(policy, network, rules), *_lost_ways(policy, network)]
-    return found
+            for it in reached:
+                if (why := judge.why_not(origin, seen, free, terms, it)) is not None:
+                    found.refused.append(NoWay(kind, origin, it, why))
+        for one in demand:
+            if one.origin != origin or one.target == origin:
+                continue
+            why = judge.why_not(origin, seen, free, terms_of(policy, one.track), one.target)
+            if why is not None:
+                found.wanted.append(NoWay(one.track, origin, one.target, why))
+
+
+class _Judge:
+    """Says why a track does not come from one node to another."""
+
+    def __init__(self, network: Network, rules: PolicyInForce) -> None:
+        self._network = network
+        self._rules = rules
+        self._told: dict[tuple[Terms, NodeId], set[NodeId]] = {}
+
+    def why_not(
+        self, origin: NodeId, seen: _Seen, free: _Seen, terms: Terms, target: NodeId
+    ) -> str | None:
+        """What is against it; None: nothing. `seen` and `free` are of the node it comes from."""
+        if not seen.has_way(terms, target):
+            return seen.why_not(free, terms, target)
+        if terms.told is None and not terms.is_bound:
+            return None
+        if origin in self._told_of(terms, target) or origin not in self._told_of(FREE, target):
+            return None
+        if not self._rules.may_be_told(terms, origin):
+            region = self._rules.region_of(origin) or "no region that is known"
+            return f"{format_node_id(origin)} is in {region}, which is not told who subscribes"
+        return f"no relay that is told who subscribes leads to {format_node_id(origin)}"
+
+    def _told_of(self, terms: Terms, target: NodeId) -> set[NodeId]:
+        """The relays that hear who wants a track at one of them."""
+        told = self._told.get((terms, target))
+        if told is None:
+            told = self._told[terms, target] = self._network.told_of(target, self._rules, terms)
+        return told
+
+
+def _told_elsewhere(policy: Policy) -> Iterator[str]:
+    """Rules that tell only relays that may not have the track."""
+    for number, rule in enumerate(policy.rules, start=1):
+        may = set(rule.told) - set(rule.avoid)
+        if rule.inside:
+            may &= set(rule.inside)
+        if rule.told and not may:
+            where = ", ".join(rule.told)
+            yield f"rule[{number}] tells only relays in {where}, where the tracks may not be"
 
 
 def _unknown_regions(policy: Policy, network: Network, rules: PolicyInForce) -> Iterator[str]:
