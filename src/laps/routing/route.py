@@ -31,7 +31,7 @@ from laps.routing.policy import track_pattern_text
 from laps.routing.selection import peer_text, preference, why
 from laps.routing.terms import Onward
 from laps.routing.ways import Ways, way_of
-from laps.types import format_node_id
+from laps.types import MAX_VIAS, format_node_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -157,7 +157,7 @@ class Router:
             flow.terms.inside,
             flow.terms.avoid,
             tuple((way, tuple(to)) for way, to in sorted(ways.items())),
-            (*flow.passed, self._self_id) if ways or flow.terms.is_bound else (),
+            (*flow.passed, self._self_id)[-MAX_VIAS:] if ways or flow.terms.is_bound else (),
         )
         return None if told.says_nothing else told
 
