@@ -202,9 +202,7 @@ def test_what_is_wrong_is_named_with_its_value_and_the_way_out(text: str, words:
     assert refusal(text) == words
 
 
-@pytest.mark.parametrize(
-    ("key", "table"), [("inside", "rule"), ("avoid", "rule"), ("vias", "way")]
-)
+@pytest.mark.parametrize(("key", "table"), [("inside", "rule"), ("avoid", "rule"), ("vias", "way")])
 def test_more_than_other_relays_can_be_told_is_refused(key: str, table: str) -> None:
     most = 32 if key == "vias" else 64
     many = {"tracks": "a/*", key: [f"1:{number}" for number in range(most + 1)]}

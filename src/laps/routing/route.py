@@ -29,7 +29,7 @@ from laps.routing.flows import FromClient, FromPeer, Route
 from laps.routing.plan import NO_PLAN
 from laps.routing.policy import track_pattern_text
 from laps.routing.selection import peer_text, preference, why
-from laps.routing.terms import Onward
+from laps.routing.terms import NOTHING, Onward
 from laps.routing.ways import Ways, way_of
 from laps.types import MAX_VIAS, format_node_id
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from laps.infobase.nodes import Choice, Nodes, PathCandidate
     from laps.routing.avoided import Avoided
     from laps.routing.conditions import Conditions
-    from laps.routing.flows import Flow, LinkId
+    from laps.routing.flows import Flow, LinkId, OutSet
     from laps.routing.graph import Graph
     from laps.routing.policy import PolicyInForce
     from laps.routing.terms import Terms, Way
@@ -163,9 +163,19 @@ class Router:
 
     def forbids(self, flow: Flow, route: Route) -> bool:
         """Whether a flow may not take a way that it took until now."""
-        if route.path is None:
+        if route.path is None or route.link is None:
             return False
-        return self._policy.against_way(flow.terms, way_of(route.path)) is not None
+        way = way_of(route.path)
+        if flow.terms.is_bound and len(way) > 1 and not self._neighbours.takes_terms(route.link):
+            return True
+        return self._policy.against_way(flow.terms, way) is not None
+
+    def forbids_set(self, flow: Flow, link: LinkId, out: OutSet) -> bool:
+        """Whether streams may not go on under a set of before: its peer is told no more of it."""
+        terms, told = flow.terms, out.onward or NOTHING
+        if terms.is_bound and (terms.inside, terms.avoid) != (told.inside, told.avoid):
+            return True
+        return any(self.forbids(flow, route) for route in out.routes)
 
     # -- the decision ------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Policy at relays: what peers are told of it, the ways that it names, and streams that are open."""
+"""Policy at relays: what peers are told of it, ways that it names, and streams that are open."""
 
 from __future__ import annotations
 
