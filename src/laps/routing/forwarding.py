@@ -58,8 +58,8 @@ class Router(Protocol):
     def forbids(self, flow: Flow, route: Route) -> bool:
         """Whether a flow may not take a way that it took until now."""
 
-    def forbids_set(self, flow: Flow, link: LinkId, out: OutSet) -> bool:
-        """Whether streams may not go on under a set of before."""
+    def onward_again(self, flow: Flow, link: LinkId, told: Onward | None) -> Onward | None:
+        """What a peer is told of a set of before, as the terms are now."""
 
     def onward(self, flow: Flow, link: LinkId, nodes: Iterable[NodeId]) -> Onward | None:
         """What a peer is told with a set; None: nothing."""
@@ -430,7 +430,11 @@ class Fib:
         for (link, sns_id), out in flow.old.items():
             is_forbidden = link in forbidden
             if is_anew and out.streams and not is_forbidden:
-                is_forbidden = self._router.forbids_set(flow, link, out)
+                is_forbidden = any(self._router.forbids(flow, it) for it in out.routes)
+                onward = self._router.onward_again(flow, link, out.onward)
+                if not is_forbidden and onward != out.onward:
+                    out.onward = onward
+                    advertised.append(SnsUpdate(link, sns_id, tuple(sorted(out.nodes)), onward))
             if out.streams and (is_forbidden or out.nodes.isdisjoint(flow.targets)):
                 self.abandoned[flow, link, sns_id] = is_forbidden
         # The new path is there before the old one goes.

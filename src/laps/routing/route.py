@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from laps.infobase.nodes import Choice, Nodes, PathCandidate
     from laps.routing.avoided import Avoided
     from laps.routing.conditions import Conditions
-    from laps.routing.flows import Flow, LinkId, OutSet
+    from laps.routing.flows import Flow, LinkId
     from laps.routing.graph import Graph
     from laps.routing.policy import PolicyInForce
     from laps.routing.terms import Terms, Way
@@ -170,12 +170,16 @@ class Router:
             return True
         return self._policy.against_way(flow.terms, way) is not None
 
-    def forbids_set(self, flow: Flow, link: LinkId, out: OutSet) -> bool:
-        """Whether streams may not go on under a set of before: its peer is told no more of it."""
-        terms, told = flow.terms, out.onward or NOTHING
-        if terms.is_bound and (terms.inside, terms.avoid) != (told.inside, told.avoid):
-            return True
-        return any(self.forbids(flow, route) for route in out.routes)
+    def onward_again(self, flow: Flow, link: LinkId, told: Onward | None) -> Onward | None:
+        """What a peer is told of a set of before, as the terms are now; its ways are the same."""
+        if not self._neighbours.takes_terms(link):
+            return told
+        terms, before = flow.terms, told or NOTHING
+        passed = before.passed or ((*flow.passed, self._self_id) if terms.is_bound else ())
+        again = Onward(
+            terms.service, terms.order, terms.inside, terms.avoid, before.ways, passed[-MAX_VIAS:]
+        )
+        return told if told is None and again.says_nothing else again
 
     # -- the decision ------------------------------------------------------------------------------
 
