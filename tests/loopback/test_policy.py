@@ -246,7 +246,8 @@ async def test_signed_policies_follow_one_another_and_so_do_plans_where_policy_b
     tmp_path: Path,
 ) -> None:
     text = key_text(KEY.public_key())
-    settings = {"policy__key": text, "policy__kept": str(tmp_path / "kept"), "plan__key": text}
+    kept = str(tmp_path / "kept")
+    settings: dict[str, Any] = {"policy__key": text, "policy__kept": kept, "plan__key": text}
     regions = ("us-east", "us-north", "us-south")
     async with AsyncExitStack() as stack:
         runner = start(stack, "1:1", node__region="us-west", **settings)

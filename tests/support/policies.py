@@ -46,17 +46,7 @@ def random_policy(topology: Topology, rng: Random) -> Policy:
     relays = [format_node_id(node.id) for node in topology.nodes if node.type != "stub"]
     for number in range(6):
         if rng.random() < 0.6:
-            rule: dict[str, Any] = {"tracks": f"sim/{number}/*"}
-            kind = rng.random()
-            if kind < 0.4:
-                rule["inside"] = rng.sample(regions, rng.randint(2, 3))
-            elif kind < 0.8:
-                rule["avoid"] = rng.sample(regions, 1)
-            if rng.random() < 0.5:
-                rule["class"] = rng.choice(("gold", "silver", "bronze"))
-            if rng.random() < 0.1:
-                rule["told"] = rng.sample(regions, rng.randint(1, 3))
-            tables["rule"].append(rule)
+            tables["rule"].append({"tracks": f"sim/{number}/*", **_random_rule(regions, rng)})
     for link in rng.sample(list(topology.links), 2):
         pair = [format_node_id(link.a), format_node_id(link.b)]
         kind = rng.random()
@@ -78,6 +68,21 @@ def random_policy(topology: Topology, rng: Random) -> Policy:
     if rng.random() < 0.2:
         tables["node"].append({"nodes": rng.sample(relays, 2), "region": rng.choice(regions)})
     return policy_from_mapping(tables, "a test")
+
+
+def _random_rule(regions: list[str], rng: Random) -> dict[str, Any]:
+    """What holds for some tracks."""
+    rule: dict[str, Any] = {}
+    kind = rng.random()
+    if kind < 0.4:
+        rule["inside"] = rng.sample(regions, rng.randint(2, 3))
+    elif kind < 0.8:
+        rule["avoid"] = rng.sample(regions, 1)
+    if rng.random() < 0.5:
+        rule["class"] = rng.choice(("gold", "silver", "bronze"))
+    if rng.random() < 0.1:
+        rule["told"] = rng.sample(regions, rng.randint(1, 3))
+    return rule
 
 
 def tracks_of(network: Network) -> dict[int, str]:

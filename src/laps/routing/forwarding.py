@@ -425,21 +425,31 @@ class Fib:
             advertised.append(SnsUpdate(link, out.sns_id, tuple(sorted(nodes)), onward))
         for link in [link for link in flow.outs if link not in wanted]:
             self._retire(flow, link, lasts)
-        is_anew, flow.is_judged_anew = flow.is_judged_anew, False
-        # Nodes that have moved get the rest of a stream by the old way; those that left do not.
-        for (link, sns_id), out in flow.old.items():
-            is_forbidden = link in forbidden
-            if is_anew and out.streams and not is_forbidden:
-                is_forbidden = any(self._router.forbids(flow, it) for it in out.routes)
-                onward = self._router.onward_again(flow, link, out.onward)
-                if not is_forbidden and onward != out.onward:
-                    out.onward = onward
-                    advertised.append(SnsUpdate(link, sns_id, tuple(sorted(out.nodes)), onward))
-            if out.streams and (is_forbidden or out.nodes.isdisjoint(flow.targets)):
-                self.abandoned[flow, link, sns_id] = is_forbidden
+        advertised += self._judge_old(flow, forbidden)
         # The new path is there before the old one goes.
         over = [old for old, out in flow.old.items() if not out.streams]
         return advertised + [self._drop(flow, *old) for old in over]
+
+    def _judge_old(self, flow: Flow, forbidden: set[LinkId]) -> Iterator[SnsUpdate]:
+        """Which streams are to end, of those that run under sets of before.
+
+        What its nodes may not have that way any more ends, and what is for nodes that have left.
+        Nodes that have moved get the rest of a stream by the old way. Where the terms are others,
+        the peer is told, so that it and those after it judge as well.
+        """
+        is_anew, flow.is_judged_anew = flow.is_judged_anew, False
+        for (link, sns_id), out in flow.old.items():
+            if not out.streams:
+                continue
+            is_forbidden = link in forbidden
+            if is_anew and not is_forbidden:
+                is_forbidden = any(self._router.forbids(flow, route) for route in out.routes)
+                onward = self._router.onward_again(flow, link, out.onward)
+                if not is_forbidden and onward != out.onward:
+                    out.onward = onward
+                    yield SnsUpdate(link, sns_id, tuple(sorted(out.nodes)), onward)
+            if is_forbidden or out.nodes.isdisjoint(flow.targets):
+                self.abandoned[flow, link, sns_id] = is_forbidden
 
     def _retire(self, flow: Flow, link: LinkId, lasts: Mapping[NodeId, Route]) -> None:
         if (out := flow.outs.pop(link, None)) is not None:
