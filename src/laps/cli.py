@@ -280,16 +280,17 @@ async def _serve(runner: Runner, wake: asyncio.Event, admin_port: int, controls:
 
 
 def _follow(runner: Runner, heard: list[Steering | KeepingTo]) -> None:
-    """Hear plans and policies, where keys are named and clients, so publishers, can come."""
+    """Hear policies where a key is named, and plans where clients, so publishers, can come."""
     config = runner.config
-    if runner.client_address is None or not (config.plan.key or config.policy.key):
+    hears_plans = bool(config.plan.key) and runner.client_address is not None
+    if not (hears_plans or config.policy.key):
         return
     from laps.steering import KeepingTo, Steering
 
     # What is allowed first: a plan is followed within it.
     if config.policy.key:
         heard.append(KeepingTo(runner, config.policy))
-    if config.plan.key:
+    if hears_plans:
         heard.append(Steering(runner, config.plan))
 
 

@@ -1,5 +1,8 @@
 """A relay that follows plans and policies: it reads their tracks at its own door, as clients do.
 
+One without such a door, as a Via or a Control server, reads policies at the nearest Edge that says
+where its clients come. It need not know who that is: the document is signed.
+
 A document counts if the key that the operator named has signed it, and if it is newer than the one
 before. A plan counts until it expires, a policy until the next one: what is forbidden stays so. The
 last one is kept in a file, where one is named, so that a relay that is started again need not wait.
@@ -11,6 +14,7 @@ import asyncio
 import logging
 import time
 from contextlib import suppress
+from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
 
 from laps.client import connect, plans, policies
@@ -22,12 +26,14 @@ from laps.routing import plan as routing
 from laps.types import Address, TrackKey, parse_node_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from laps.client.connect import Connecting
     from laps.client.plans import PlanDocument
     from laps.config import PlanConfig, PolicyConfig
     from laps.net.runner import Runner
+    from laps.relay.relay import Relay
     from laps.routing.plan import Plan
     from laps.routing.terms import Way
 
@@ -35,6 +41,9 @@ log = logging.getLogger(__name__)
 
 # The relay's own door is there or it is about to stop: asking again soon costs nothing.
 AGAIN_S: Final = 1.0
+
+# One of these should be there.
+MOST_EDGES: Final = 3
 
 
 class Hearing:
@@ -59,19 +68,26 @@ class Hearing:
             await self._task
 
     async def _run(self) -> None:
-        url = _own_url(self._runner)
-        token = self._runner.authorizing.token_for_itself(NAMESPACE, self._track)
         while True:
-            fingerprint = self._runner.identity.fingerprint
-            try:
-                async with connect(
-                    url, fingerprint=fingerprint, reconnect=False, token=token
-                ) as session:
-                    async for obj in session.subscribe(NAMESPACE, self._track, start="current"):
-                        self._hear(obj.payload)
-            except LapsError as error:
-                log.info("laps/%s is not heard for a moment: %s", self._track, error)
+            for door in self._doors():
+                try:
+                    async with door as session:
+                        async for obj in session.subscribe(NAMESPACE, self._track, start="current"):
+                            self._hear(obj.payload)
+                except LapsError as error:
+                    log.info("laps/%s is not heard for a moment: %s", self._track, error)
             await asyncio.sleep(AGAIN_S)
+
+    def _doors(self) -> Iterator[Connecting]:
+        """Where the track may be read, the best place first."""
+        runner = self._runner
+        if (own := _own_url(runner)) is not None:
+            token = runner.authorizing.token_for_itself(NAMESPACE, self._track)
+            fingerprint = runner.identity.fingerprint
+            yield connect(own, fingerprint=fingerprint, reconnect=False, token=token)
+        else:
+            for address in _edges(runner.relay):
+                yield connect(f"moqt://{address}", insecure=True, reconnect=False)
 
     def _hear(self, payload: bytes) -> None:
         if self._take(payload) and self._file is not None:
@@ -181,11 +197,21 @@ def _way(text: str) -> Way:
     return routing.DIRECT if text == DIRECT else tuple(map(parse_node_id, text.split()))
 
 
-def _own_url(runner: Runner) -> str:
+def _own_url(runner: Runner) -> str | None:
     address = runner.client_address
     if address is not None and address.is_wildcard:
         address = Address("::1" if ":" in address.host else "127.0.0.1", address.port)
-    return f"moqt://{address}"
+    return None if address is None else f"moqt://{address}"
+
+
+def _edges(relay: Relay) -> list[str]:
+    """Where clients of the nearest Edges come, as these say, some of them."""
+    found = []
+    for metrics in relay.weighing.metrics:
+        if metrics.client_address:
+            away_s = relay.places.round_trip(relay.id, metrics.source_node_id)
+            found.append((away_s is None, away_s or 0.0, metrics.client_address))
+    return [address for _, _, address in nsmallest(MOST_EDGES, found)]
 
 
 def _write(path: Path, payload: bytes) -> None:

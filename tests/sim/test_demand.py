@@ -9,86 +9,23 @@ import pytest
 
 from laps.policy import policy_from_mapping
 from laps.relay.on_demand import State
-from laps.relay.settings import DemandSettings, ProbeSettings, RelaySettings
-from laps.sim.invariants import check_always
-from laps.sim.network import CACHE, Network
-from laps.sim.topology import Link, Node, Publisher, Subscriber, Topology
-from laps.types import format_node_id, parse_node_id
-from support.policies import missing
+from laps.relay.settings import DemandSettings
+from laps.types import parse_node_id
+from support.demanding import (
+    POLICY,
+    SETTINGS,
+    check_all_came,
+    copies_into,
+    far_region,
+    link,
+    network,
+    node,
+    peers,
+    sessions,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from laps.sim.node import SimNode
-
-SETTINGS = RelaySettings(
-    cache=CACHE,
-    demand=DemandSettings(sessions=4, idle_s=5.0),
-    probing=ProbeSettings(enabled=True),
-)
-POLICY = policy_from_mapping({}, "a test")
-
-
-def node(text: str, region: str, place: tuple[float, float], kind: str = "edge") -> Node:
-    fields = {"id": text, "type": kind, "region": region, "reflect": kind == "via"}
-    where = {"latitude": place[0], "longitude": place[1]}
-    return Node(**{**fields, **where, "id": parse_node_id(text)})  # type: ignore[arg-type]
-
-
-def link(a: str, b: str, delay_ms: float) -> Link:
-    return Link(a=parse_node_id(a), b=parse_node_id(b), delay_ms=delay_ms)
-
-
-def network(nodes: list[Node], links: list[Link], targets: Iterable[str]) -> Network:
-    topology = Topology(
-        nodes=tuple(nodes),
-        links=tuple(links),
-        publishers=(Publisher(node=parse_node_id("1:1"), namespace=["sim"], name="track"),),
-        subscribers=tuple(
-            Subscriber(node=parse_node_id(it), namespace=["sim"], name="track") for it in targets
-        ),
-    )
-    return Network(topology, 1, extended=1.0, settings=SETTINGS, load=lambda: 0.1)
-
-
-def sessions(net: Network, text: str) -> dict[str, State]:
-    relay = net.nodes[parse_node_id(text)].relay
-    assert relay is not None
-    return {it.need.contact: it.state for it in relay.demand.sessions}
-
-
-def peers(net: Network, text: str) -> set[str]:
-    relay = net.nodes[parse_node_id(text)].relay
-    assert relay is not None
-    return {format_node_id(node_id) for node_id in relay.peers}
-
-
-def copies_into(net: Network, since: float, region: str) -> float:
-    """How many copies of each object went into a region, on average."""
-    where = {it.node_id: it.spec.region for it in net.nodes.values()}
-    trails = [it for it in net.trace.trails.values() if it.began > since]
-    hops = sum(where[a] != region == where[b] for it in trails for a, b in it.hops)
-    return hops / len(trails)
-
-
-def far_region() -> tuple[list[Node], list[Link]]:
-    """An o-relay with four s-relays far away, each of them its peer, and a Via near those."""
-    nodes = [node("1:1", "west", (0, -50))]
-    nodes += [node(f"2:{number}", "east", (number, 50)) for number in range(1, 5)]
-    nodes.append(node("2:9", "east", (2, 50), "via"))
-    links = [link("1:1", f"2:{number}", 56) for number in range(1, 5)]
-    links += [link("2:9", f"2:{number}", 2) for number in range(1, 5)]
-    return nodes, links
-
-
-def check_all_came(net: Network, since: float, until: float) -> None:
-    for publisher in net.publishers:
-        for subscriber in net.subscribers:
-            if subscriber.is_subscribed:
-                made, lost = missing(publisher, subscriber, since, until)
-                assert made
-                assert not lost, subscriber.number
-    assert not check_always(net)
 
 
 def test_a_via_is_dialled_where_too_many_copies_go_into_a_region_and_let_go_again() -> None:

@@ -77,12 +77,12 @@ class Introduction:
 
         What the one before was told stays until the link to it is closed: see `nearest_edge`.
         """
-        if (parent := self._subscribes.adopt_parent(self._links.peers.values(), now)) is not None:
+        if (parent := self._subscribes.parent.adopt(self._links.peers.values(), now)) is not None:
             self._begin_with_parent(parent, now)
 
     def _begin_with_parent(self, parent: Peer, now: float) -> None:
         if parent.control is not None:
-            self._subscribes.tell_parent(parent.control)
+            self._subscribes.parent.tell_all(parent.control)
             self._extensions.begin(parent, now)
             self._links.pump(parent.control)
 
@@ -106,9 +106,9 @@ class Introduction:
         if peer.control is not None:
             peer.control.outbox.clear()
         if self._role is Role.STUB:
-            if self._subscribes.parent is None:
+            if self._subscribes.parent.peer is None:
                 self.adopt_parent(now)
-            elif self._subscribes.parent is peer:
+            elif self._subscribes.parent.peer is peer:
                 self._begin_with_parent(peer, now)
             return
         if peer.is_stub:

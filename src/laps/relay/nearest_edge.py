@@ -61,7 +61,7 @@ class NearestEdge:
 
     def review(self, now: float) -> None:
         """A round trip may have changed."""
-        used = self._subscribes.parent
+        used = self._subscribes.parent.peer
         nearer = None if used is None else self._nearer_than(used)
         if used is None or nearer is None:
             self._nearer = None
@@ -84,7 +84,7 @@ class NearestEdge:
             self._links.page(used.control, "published here", self._published_here(used))
 
         def leave(_: float) -> None:
-            if self._subscribes.parent is not used:
+            if self._subscribes.parent.peer is not used:
                 for peer_link in list(used.links.values()):
                     peer_link.link.close(CloseCode.GRACEFUL, "another Edge is nearer")
 
@@ -93,7 +93,7 @@ class NearestEdge:
     def _published_here(self, used: Peer) -> Iterator[SubscribeInfoWd | None]:
         """Withdraw what our own publishers send from an Edge that we leave; None for the rest."""
         for info in self._wanted.of_source(self._self_id):
-            if self._subscribes.parent is used:  # again, after a wait for room
+            if self._subscribes.parent.peer is used:  # again, after a wait for room
                 return
             track = self._tracks.get(info.track_hash.full_name_hash)
             yield SubscribeInfoWd(info) if track is not None and track.publishers else None

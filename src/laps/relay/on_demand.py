@@ -3,14 +3,18 @@
     state       what happens                                next
     DIALLING    the shell dials the contact                 UP, WAITING
     UP          it is needed                                RESTING, WAITING
-    RESTING     not needed for a while: our data goes       UP, WAITING
-                other ways; it is closed after some quiet
+    RESTING     not needed for a while, or others are       UP, WAITING
+                needed more: our data goes other ways;
+                it is closed after some quiet
     WAITING     refused, lost, or of no use: it is not      READY
                 dialled again yet
     READY       it may be dialled again                     DIALLING, forgotten
 
 Nothing is lost when a session goes: our data leaves it first, stream by stream, and as long as the
 other side sends that way it stays.
+
+There are places for some sessions only. Those that help the most have them, and who has one keeps
+it until another would help twice as much.
 """
 
 from __future__ import annotations
@@ -44,8 +48,8 @@ LASTING_S: Final = 7.0
 # A need may be gone for a moment: a track ends, and the next begins.
 HOLD_S: Final = 10.0
 
-# Who was dialled in vain, or for less than this, is left alone for as long, and twice as long each
-# time that it happens again.
+# A session that was let go is not dialled again for this long. For one that was dialled in vain, as
+# it was refused, lost or never used, it is twice as long each time.
 AGAIN_FIRST_S: Final = 30.0
 AGAIN_MOST_S: Final = 1800.0
 
@@ -61,6 +65,12 @@ class State(StrEnum):
 
 
 _IDLE: Final = (State.WAITING, State.READY)
+
+# Who has a session is preferred to others that help less than this many times as much.
+KEEPS: Final = 2
+
+# The end of what was sent last is on its way for some round trips.
+DRAINED_S: Final = 3.0
 
 
 class Need(NamedTuple):
@@ -113,6 +123,8 @@ class Session:
     quiet_at: float
     "Since when nothing has gone that way in any direction."
     link_id: SessionId | None = None
+    was_used: bool = False
+    "Whether data has gone that way."
     again_s: float = 0.0
     "How long it waits the next time."
     again_at: float = 0.0
@@ -192,25 +204,39 @@ class OnDemand:
 
     # -- what is needed ----------------------------------------------------------------------------
 
-    def needs(self, needs: Mapping[str, Need], now: float) -> None:
-        """What would help now, or goes on helping; the most useful are dialled first."""
-        for contact, need in needs.items():
-            if (session := self._sessions.get(contact)) is not None:
+    def needs(self, needs: Mapping[str, Need], now: float) -> bool:
+        """What would help now, or goes on helping; whether one that was let go is used again.
+
+        The most useful are dialled first, and as many are kept as there are places.
+        """
+        woken = False
+        self._wanted = {contact: self._wanted.get(contact, now) for contact in needs}
+        ranked = sorted((it for it in needs.values() if not self._waits(it)), key=self._rank)
+        for need in ranked[: self._settings.sessions]:
+            if (session := self._sessions.get(need.contact)) is not None:
                 session.needed_at = now
                 session.need = need
                 if session.state is State.RESTING:
                     self._wake(session, now)
-        self._wanted = {contact: self._wanted.get(contact, now) for contact in needs}
-        ranked = sorted(needs.values(), key=lambda it: (-it.gain, it.contact))
-        for need in ranked:
+                    woken = True
             if need.at_once or now - self._wanted[need.contact] >= LASTING_S:
                 self._dial(need, now)
+        return woken
+
+    def _waits(self, need: Need) -> bool:
+        session = self._sessions.get(need.contact)
+        return session is not None and session.state is State.WAITING
+
+    def _rank(self, need: Need) -> tuple[int, str]:
+        session = self._sessions.get(need.contact)
+        has_one = session is not None and session.state not in _IDLE
+        return -need.gain * (KEEPS if has_one else 1), need.contact
 
     def _dial(self, need: Need, now: float) -> None:
         session = self._sessions.get(need.contact)
         if session is not None and session.state is not State.READY:
             return
-        if self._busy >= self._settings.sessions:
+        if self._busy >= self._settings.sessions and not self._make_room(now):
             return
         if not self._dials.take(1, now):
             return
@@ -219,6 +245,15 @@ class OnDemand:
         self.counters.sessions_dialled += 1
         self.calls.append(Dial(need.contact, need.node_id, need.mode))
         self._note(need, "session_on_demand", need.why, now)
+
+    def _make_room(self, now: float) -> bool:
+        """End a session that is let go in any case, if nothing of it is on its way any more."""
+        for session in self._sessions.values():
+            is_quiet = now - session.quiet_at >= DRAINED_S and not self._is_used(session)
+            if session.state is State.RESTING and is_quiet:
+                self._end(session, "another is needed in its place", now)
+                return True
+        return False
 
     @property
     def _busy(self) -> int:
@@ -246,12 +281,11 @@ class OnDemand:
             return
         self._forget_link(session)
         self.counters.sessions_ended += 1
-        lasted_s = now - session.since
-        if lasted_s > AGAIN_MOST_S:
-            session.again_s = AGAIN_FIRST_S
+        was_of_use = session.state is State.RESTING and session.was_used
+        wait_s = AGAIN_FIRST_S if was_of_use else session.again_s
         session.state, session.said = State.WAITING, reason
-        session.again_at = now + session.again_s
-        session.again_s = min(2 * session.again_s, AGAIN_MOST_S)
+        session.again_at = now + wait_s
+        session.again_s = AGAIN_FIRST_S if was_of_use else min(2 * wait_s, AGAIN_MOST_S)
         self._note(session.need, "session_released", reason, now)
 
     def _end(self, session: Session, reason: str, now: float) -> None:
@@ -283,17 +317,22 @@ class OnDemand:
                 session.state, session.quiet_at = State.RESTING, now
                 self._avoided.resting.add(session.link_id)
                 self._paths.reselect(session.link_id, (), now)
+            case State.UP:
+                session.was_used |= self._is_used(session)
             case State.RESTING if session.link_id is not None:
-                if self._is_used(session.link_id):
+                if self._is_used(session):
                     session.quiet_at = now
                 elif now - session.quiet_at >= self._settings.idle_s:
                     self._end(session, f"quiet for {self._settings.idle_s:g} s", now)
             case _:
                 pass
 
-    def _is_used(self, link_id: SessionId) -> bool:
+    def _is_used(self, session: Session) -> bool:
         """Whether data goes or comes that way."""
-        return self._fib.uses(link_id) or bool(self._ingress.count(link_id))
+        link_id = session.link_id
+        return link_id is not None and (
+            self._fib.uses(link_id) or bool(self._ingress.count(link_id))
+        )
 
     def _note(self, need: Need, event: str, reason: str, now: float) -> None:
         who = need.contact if need.node_id is None else format_node_id(need.node_id)

@@ -176,6 +176,8 @@ class Peer:
     "The nodes it is to be told of, where that is news, when there is room for it."
     srtt_us: int = 0
     "As laid down for the ways through it; it follows the nearest link's by steps worth telling."
+    told_since: int = 0
+    "The era of policy in which it was told everything from the beginning."
     confirm_at: float | None = None
     "When it has had the time to say again what it subscribes to; None: it needs none."
 

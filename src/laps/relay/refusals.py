@@ -10,7 +10,7 @@ says so at once. The refusals that it hears are of relays whose policy it need n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from laps.routing.flows import Flow, FromClient, ToNode
@@ -20,8 +20,9 @@ from laps.wire.extensions import MAX_HOPS
 from laps.wire.policy import MAX_REASON_LENGTH, PolicyRefusal
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
+    from laps.infobase.subscribes import Subscribes
     from laps.relay.journal import Journal
     from laps.relay.reach import Reach
     from laps.relay.weighing import Weighing
@@ -50,12 +51,32 @@ class PolicyChanged:
     """An event: another policy is in force."""
 
 
+@dataclass(slots=True)
+class Refused:
+    """What is refused now. With the last who wanted a track at a relay its refusal ends, too."""
+
+    told: dict[tuple[TrackKey, NodeId], str] = field(default_factory=dict)
+    "What relays were told that want tracks of publishers here, and why."
+    heard: dict[TrackKey, dict[NodeId, str]] = field(default_factory=dict)
+    "The reasons of relays that may not send us a track."
+
+    def left(self, node_id: NodeId, key: TrackKey) -> None:
+        """A relay does not want a track any more: it forgets what it was told."""
+        self.told.pop((key, node_id), None)
+
+    def unwanted(self, key: TrackKey) -> None:
+        """Nobody here wants a track any more, and other relays have been told so."""
+        self.heard.pop(key, None)
+
+
 class Refusals:
     """What is refused to other relays, and by them."""
 
     def __init__(
         self,
         self_id: NodeId,
+        refused: Refused,
+        subscribes: Subscribes,
         weighing: Weighing,
         fib: Fib,
         reach: Reach,
@@ -63,6 +84,7 @@ class Refusals:
         journal: Journal,
     ) -> None:
         self._self_id = self_id
+        self._subscribes = subscribes
         self._weighing = weighing
         self._fib = fib
         self._reach = reach
@@ -70,17 +92,19 @@ class Refusals:
         self._journal = journal
         self._waiting: dict[tuple[FromClient, NodeId], float] = {}
         "Targets that were refused just now, or are no longer; and when they are told."
-        self.told: dict[tuple[TrackKey, NodeId], str] = {}
-        "What relays were told, by track."
-        self._heard: dict[TrackKey, dict[NodeId, str]] = {}
-        "The reasons of relays that may not send us a track."
+        self._refused = refused
+
+    @property
+    def told(self) -> Mapping[tuple[TrackKey, NodeId], str]:
+        """What relays were told, by track."""
+        return self._refused.told
 
     # -- what is refused here ----------------------------------------------------------------------
 
     @property
     def binds(self) -> bool:
         """Whether there may be anything to refuse to clients of this relay."""
-        return self._weighing.policy.binds or bool(self._heard)
+        return self._weighing.policy.binds or bool(self._refused.heard)
 
     def here(self, name: TrackName) -> str | None:
         """Why clients of this relay may not have a track; None if they may."""
@@ -124,13 +148,13 @@ class Refusals:
         route = None if flow is None else flow.routes.get(node_id)
         reason = route.reason if route is not None and route.is_refused else ""
         place = key.track, node_id
-        if self.told.get(place, "") == reason:
+        if self._refused.told.get(place, "") == reason:
             return
         if reason:
-            self.told[place] = reason
+            self._refused.told[place] = reason
             self._journal.note(now, "policy_refused", format_node_id(node_id), reason=reason)
         else:
-            del self.told[place]
+            del self._refused.told[place]
         text = reason.encode()[:MAX_REASON_LENGTH].decode(errors="ignore")
         self._reach.send(node_id, PolicyRefusal(MAX_HOPS, self._self_id, node_id, key.track, text))
 
@@ -140,47 +164,50 @@ class Refusals:
         """A relay may not send us a track, or may again."""
         key, source = message.full_name_hash, message.source_node_id
         if not message.reason:
-            reasons = self._heard.get(key, {})
+            reasons = self._refused.heard.get(key, {})
             reasons.pop(source, None)
             if not reasons:
-                self._heard.pop(key, None)
-        elif key in self._tracks and len(self._heard) < MOST_HEARD:
-            self._heard.setdefault(key, {})[source] = message.reason
+                self._refused.heard.pop(key, None)
+        elif self._subscribes.holds(self._self_id, key) and len(self._refused.heard) < MOST_HEARD:
+            self._refused.heard.setdefault(key, {})[source] = message.reason
             self._tracks.events.append(TrackRefused(key))
 
     def is_heard(self, key: TrackKey) -> bool:
         """Whether some relay may not send us a track."""
-        return key in self._heard
+        return key in self._refused.heard
 
     def reason_of(self, key: TrackKey, offering: Collection[NodeId]) -> str | None:
         """Why all of the relays that offer a track may not send it; None if one may."""
-        reasons = self._heard.get(key, {})
+        reasons = self._refused.heard.get(key, {})
         if not offering or any(node_id not in reasons for node_id in offering):
             return None
         return reasons[min(offering)]
 
     def reasons(self, key: TrackKey) -> dict[NodeId, str]:
         """Who refuses a track, and why."""
-        return dict(self._heard.get(key, {}))
+        return dict(self._refused.heard.get(key, {}))
 
     def all_reasons(self) -> Iterator[tuple[TrackKey, NodeId, str]]:
         """Every track that some relay refuses us."""
-        for key, reasons in self._heard.items():
+        for key, reasons in self._refused.heard.items():
             for node_id, reason in reasons.items():
                 yield key, node_id, reason
 
     def purge(self, node_id: NodeId) -> None:
         """No way leads to a node any more."""
-        for place in [place for place in self.told if place[1] == node_id]:
-            del self.told[place]
-        for key in [key for key, reasons in self._heard.items() if node_id in reasons]:
-            del self._heard[key][node_id]
-            if not self._heard[key]:
-                del self._heard[key]
+        for place in [place for place in self._refused.told if place[1] == node_id]:
+            del self._refused.told[place]
+        for key in [key for key, reasons in self._refused.heard.items() if node_id in reasons]:
+            del self._refused.heard[key][node_id]
+            if not self._refused.heard[key]:
+                del self._refused.heard[key]
 
     def sizes(self) -> dict[str, int]:
         """How full its tables are."""
-        return {"refusals_told": len(self.told), "refusals_heard": len(self._heard)}
+        return {
+            "refusals_told": len(self._refused.told),
+            "refusals_heard": len(self._refused.heard),
+        }
 
 
 def onward_of(message: SetTerms) -> Onward:

@@ -37,7 +37,7 @@ from laps.relay.pressure import Pressure
 from laps.relay.proofs import PeerProofs
 from laps.relay.reach import Reach
 from laps.relay.receiving import Receiving
-from laps.relay.refusals import Refusals
+from laps.relay.refusals import Refusals, Refused
 from laps.relay.repairs import Repairs
 from laps.relay.roles import RULES, Role
 from laps.relay.scope import Scope
@@ -128,8 +128,9 @@ class Relay:
             epoch,
         )
         bases = self.nodes, self.subscribes, self.links, self.extensions
-        scope = Scope(self.id, self.weighing.policy, self.counters)
+        scope, refused = Scope(self.id, self.weighing.policy, self.counters), Refused()
         self._exchange = Exchange(self_info, *bases, scope, settings.node_advertise_s)
+        limiting = corrections, scope, refused
         self._subscribes = SubscribeExchange(
             self_info.id,
             settings,
@@ -141,8 +142,7 @@ class Relay:
             self.reach,
             self._sets,
             self._timers,
-            corrections,
-            scope,
+            *limiting,
             epoch,
             is_stub=self._is_stub,
             keeps=self.rules.keeps_subscribes or settings.reflect,
@@ -179,10 +179,10 @@ class Relay:
             settings.steadiness,
         )
         sessions = OnDemand(self.weighing, self.ingress, self._paths, self.journal, settings.demand)
-        self.demand = Demand(self.id, role, self.weighing, self.places, sessions, settings.demand)
+        self.demand = Demand(self_info, role, self.weighing, self.places, sessions, settings.demand)
         self.router.namers = (self.demand,)
-        deciding = self.weighing, self.fib, self.reach, self.tracks
-        self.refusals = Refusals(self.id, *deciding, self.journal)
+        deciding = self.subscribes, self.weighing, self.fib, self.reach, self.tracks
+        self.refusals = Refusals(self.id, refused, *deciding, self.journal)
         carried = self.subscribes, self.tracks, self.fib, self.ingress, self.data, self.repairs
         self.suspicion = Suspicion(role, avoided, self.links, self._paths, *carried)
         telling = self.extensions, self._exchange, self._subscribes, self.links, self._timers
@@ -305,8 +305,8 @@ class Relay:
         self.fib.close_link(link.id)
         self._sets.changed(now)
         self.reach.serve_joining(now)
-        if peer is self._subscribes.parent and peer.control is None:
-            self._subscribes.parent_lost(now)
+        if peer is self._subscribes.parent.peer and peer.control is None:
+            self._subscribes.parent.lost(now)
             self._introduction.adopt_parent(now)
         for heard in self.claims.released(peer.node_id) if peer.control is None else ():
             self._receiving.receive(*heard, now)
@@ -338,7 +338,7 @@ class Relay:
         keys = self.tracks.announce(client, info, track_of(names))
         if keys is not None:
             self._subscribes.review_all(keys, now)
-            self._subscribes.announced(info, added=True)
+            self._subscribes.parent.announced(info, added=True)
 
     def unannounce(
         self, client: Client, info: AnnounceInfo, now: float, names: Names | None = None
@@ -349,7 +349,7 @@ class Relay:
         keys = self.tracks.unannounce(client, info, track_of(names))
         if keys is not None:
             self._subscribes.review_all(keys, now)
-            self._subscribes.announced(info, added=False)
+            self._subscribes.parent.announced(info, added=False)
 
     def subscribe(
         self,

@@ -78,6 +78,7 @@ KEPT: Final = frozenset(
         "Places._proofs",
         "Plan.regions",  # an operator's
         "Plan.vias",
+        "Scope._eras",  # by MOST_ERAS
         "Probing._candidates",  # by count of [probing]; the next likewise
         "Probing._flying",
         "Probing._waiting",

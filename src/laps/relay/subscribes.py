@@ -20,15 +20,15 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from laps.infobase.subscribes import SeenSubscribes
+from laps.relay.parent import Parent
 from laps.relay.pieces import MOST_IN_A_TURN, in_pieces
 from laps.relay.stub import StubClient
 from laps.tracks.publication import NewGroupWanted
 from laps.types import SubscribeInfo, next_sequence
 from laps.wire.moqt.carried_subscribe import carried_subscribe
-from laps.wire.peering import AnnounceInfoAdv, AnnounceInfoWd, SubscribeInfoAdv, SubscribeInfoWd
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from laps.infobase.nodes import Nodes
     from laps.infobase.subscribes import Subscribes
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from laps.relay.exchange import Exchange
     from laps.relay.peers import Links, Peer, PeerLink
     from laps.relay.reach import Reach
+    from laps.relay.refusals import Refused
     from laps.relay.scope import Scope
     from laps.relay.sets import Sets
     from laps.relay.settings import RelaySettings
@@ -44,8 +45,7 @@ if TYPE_CHECKING:
     from laps.tracks.subscription import Subscription
     from laps.tracks.track import Track
     from laps.tracks.tracks import Tracks
-    from laps.types import AnnounceInfo, NodeId, TrackHash, TrackKey
-    from laps.wire.peering import Message
+    from laps.types import NodeId, TrackHash, TrackKey
 
 
 class SubscribeExchange:
@@ -65,6 +65,7 @@ class SubscribeExchange:
         timers: Timers,
         corrections: Corrections,
         scope: Scope,
+        refused: Refused,
         epoch: int,
         *,
         is_stub: bool,
@@ -72,9 +73,7 @@ class SubscribeExchange:
         own: frozenset[TrackKey] = frozenset(),
     ) -> None:
         """`keeps`: others' subscribes are held, and not only passed on; of `own` tracks always."""
-        self.parent: Peer | None = None
-        "The Edge that a Stub speaks with."
-        self._parent_lost_at: float | None = None
+        self.parent = Parent(self_id, subscribes, tracks, links, reach, settings.repair_s)
         self._self_id = self_id
         self._settings = settings
         self._nodes = nodes
@@ -87,6 +86,7 @@ class SubscribeExchange:
         self._timers = timers
         self._corrections = corrections
         self._scope = scope
+        self._refused = refused
         self._epoch = epoch
         self.is_stub = is_stub
         self._keeps = keeps
@@ -101,17 +101,7 @@ class SubscribeExchange:
         self._known: deque[Iterator[tuple[Track, Client, NodeId] | None]] = deque()
         "What nodes want that were told of after their subscribes."
 
-    # -- the Edge of a Stub ------------------------------------------------------------------------
-
-    def adopt_parent(self, peers: Iterable[Peer], now: float) -> Peer | None:
-        """A Stub speaks with one Edge at a time, the nearest, so that nothing comes twice."""
-        able = [peer for peer in peers if peer.control is not None]
-        self.parent = min(able, key=lambda peer: (peer.control_srtt_us, peer.node_id), default=None)
-        if self.parent is not None and self._parent_lost_at is not None:
-            since = self._parent_lost_at - self._settings.repair_s
-            self._reach.turned_to(self.parent.node_id, since, now)
-            self._parent_lost_at = None
-        return self.parent
+    # -- what is known ---------------------------------------------------------------------------
 
     def is_known(self, node_id: NodeId, key: TrackKey) -> bool:
         """Whether it has come here that a node subscribes to a track."""
@@ -124,34 +114,8 @@ class SubscribeExchange:
 
     def may_ask(self, node_id: NodeId) -> bool:
         """Whether a node may be asked for what is missing: a Stub asks its Edge, and no other."""
-        return not self.is_stub or (self.parent is not None and self.parent.node_id == node_id)
-
-    def parent_lost(self, now: float) -> None:
-        """The Edge that a Stub spoke with is gone, perhaps with what it was sent last."""
-        self._parent_lost_at = now if self._parent_lost_at is None else self._parent_lost_at
-
-    def tell_parent(self, control: PeerLink) -> None:
-        """Tell the Edge that is spoken with everything."""
-        self._links.page(control, "all", self._all_for_parent())
-
-    def announced(self, info: AnnounceInfo, *, added: bool) -> None:
-        """Tell the Edge what our publishers offer, or no longer do."""
-        own = replace(info, source_node_id=self._self_id)
-        names = (info.namespace_hashes, info.name_hash)
-        self._tell_parent(names, AnnounceInfoAdv(own) if added else AnnounceInfoWd(own))
-
-    def _all_for_parent(self) -> Iterator[Message]:
-        announces = self._tracks.announces
-        for origin, announce in announces:
-            if announces.has(origin, announce):  # still, after a wait for room
-                yield AnnounceInfoAdv(replace(announce, source_node_id=self._self_id))
-        for key in self._subscribes.of(self._self_id):
-            if (info := self._subscribes.get(self._self_id, key)) is not None:
-                yield SubscribeInfoAdv(info)
-
-    def _tell_parent(self, key: Hashable, message: Message) -> None:
-        if self.parent is not None and self.parent.control is not None:
-            self._links.say(self.parent.control, key, message)
+        parent = self.parent.peer
+        return not self.is_stub or (parent is not None and parent.node_id == node_id)
 
     # -- publishers --------------------------------------------------------------------------------
 
@@ -170,7 +134,7 @@ class SubscribeExchange:
         for publication in change.release:
             publication.publisher.unsubscribe(track.hash)
         for info in change.unannounced:
-            self.announced(info, added=False)
+            self.parent.announced(info, added=False)
 
     def review_all(self, keys: Iterable[TrackKey | None], now: float) -> None:
         """Somebody who offers tracks came or left; a great many of them are left for later.
@@ -207,6 +171,7 @@ class SubscribeExchange:
             info = SubscribeInfo(sequence, self._self_id, track, data)
             if self._subscribes.add(info, now) is not None:
                 self._tracks.noted(track, data)
+                self._scope.born(info)
                 self._tell(info, added=True)
         elif again:
             self._asks_again(track, subscribe_data, now)
@@ -244,7 +209,7 @@ class SubscribeExchange:
         dropped, keys = self._tracks.drop_publisher(client)
         self.review_all(keys, now)
         for info in dropped if self.is_stub else ():
-            self.announced(info, added=False)
+            self.parent.announced(info, added=False)
 
     def unsubscribe(self, client: Client, track: TrackHash, now: float) -> None:
         """A client no longer wants a track; the network hears of it a little later."""
@@ -283,6 +248,8 @@ class SubscribeExchange:
         if self._subscribes.withdraw(info, now) is not None:
             self._tracks.noted(track, b"")
             self._tell(info, added=False)
+            self._scope.ended(info)
+            self._refused.unwanted(track.full_name_hash)
 
     def _next_sequence(self, key: TrackKey, now: float) -> int:
         """After the last one sent, or, when that is forgotten, after any sent before a restart."""
@@ -310,9 +277,9 @@ class SubscribeExchange:
                 self.unsubscribe(stub, info.track_hash, now)
         elif info.source_node_id == self._self_id:
             self._correct(info, added=added, now=now)
-        elif added and not self._scope.may_hear(info):
+        elif not self._scope.hears(info, added=added):
             return
-        elif self._keeps or self.is_stub or key in self._own:
+        elif self._holds(key):
             if info.source_node_id == peer.node_id:
                 self._note_confirmed(peer_link, peer, key, added=added, now=now)
             self._take(info, added=added, heard_from=peer, now=now)
@@ -321,6 +288,18 @@ class SubscribeExchange:
             if not self._seen.seen(info, now):
                 flood = self._exchange.flood
                 flood(info, added=added, heard_from=peer, known=known, stateless=True)
+
+    def _holds(self, key: TrackKey) -> bool:
+        """Whether others' subscribes to a track are held, and not only passed on."""
+        return self._keeps or self.is_stub or key in self._own
+
+    def _hear_more(self, now: float) -> None:
+        """Policy lets us hear what it kept from us."""
+        for info in self._scope.heard_now() if self._scope.hears_more else ():
+            if self._holds(info.track_hash.full_name_hash):
+                self._take(info, added=True, heard_from=None, now=now)
+            elif not self._seen.seen(info, now):
+                self._exchange.flood(info, added=True, heard_from=None, stateless=True)
 
     def _stub_subscribes(self, stub: StubClient, info: SubscribeInfo, now: float) -> None:
         track = self._tracks.get(info.track_hash.full_name_hash)
@@ -376,6 +355,7 @@ class SubscribeExchange:
         self._reach.lost(node_id)
         self._seen.purge_source(node_id)
         self._subscribes.purge_source(node_id)
+        self._scope.purge(node_id)
 
     def forget(self, now: float) -> None:
         """Do what follows for the tracks of nodes that are gone, for some of them."""
@@ -394,6 +374,7 @@ class SubscribeExchange:
             if self._nodes.best(node_id) is None:
                 self.purge(node_id, now)
         self.forget(now)
+        self._hear_more(now)
         self._review_some(now)
         self._withdraw_unconfirmed(now)
         self._catch_up(now)
@@ -402,6 +383,8 @@ class SubscribeExchange:
         """When `tick` wants to be called."""
         if self._reviews or self._unconfirmed or self._known or self._subscribes.is_purging:
             return 0.0  # as `_is_busy`, which is asked less often
+        if self._scope.hears_more:
+            return 0.0
         due = self._subscribes.next_expiry
         if not self._orphans:
             return due
@@ -435,9 +418,14 @@ class SubscribeExchange:
             self._orphans.setdefault(source, now + self._settings.orphan_s)
         if not added:
             self._reach.leave(source, key, now)
+            self._refused.left(source, key)
         self._tracks.noted(info.track_hash, info.subscribe_data)
+        if added and not again:
+            self._scope.born(change.info)
         if not self.is_stub:
             self._exchange.flood(change.info, added=added, heard_from=heard_from, known=known)
+        if not added:
+            self._scope.ended(change.info)
         self.review(key, now)
         if again:
             self._joins_again(info, now)
@@ -493,8 +481,7 @@ class SubscribeExchange:
 
     def _tell(self, info: SubscribeInfo, *, added: bool) -> None:
         """Say something of our own."""
-        if not self.is_stub:
-            self._exchange.flood(info, added=added, heard_from=None)
+        if self.is_stub:
+            self.parent.subscribed(info, added=added)
         else:
-            key = info.track_hash.full_name_hash
-            self._tell_parent(key, SubscribeInfoAdv(info) if added else SubscribeInfoWd(info))
+            self._exchange.flood(info, added=added, heard_from=None)

@@ -187,16 +187,7 @@ class PolicyInForce:
 
         A relay whose place is not known hears nothing of tracks that are bound.
         """
-        if terms.is_unknown:
-            return False
-        if terms.told is None and not (terms.inside or terms.avoid):
-            return True
-        region = self.region_of(node_id)
-        if not region:
-            return False
-        if terms.told is not None:
-            return region in terms.told
-        return region not in terms.avoid and (not terms.inside or region in terms.inside)
+        return is_told(terms, self.region_of(node_id))
 
     # -- how it works ------------------------------------------------------------------------------
 
@@ -238,6 +229,19 @@ def terms_of(policy: Policy, track: str) -> Terms:
         slack_us=profile.slack_us,
         fan_out=profile.fan_out,
     )
+
+
+def is_told(terms: Terms, region: str) -> bool:
+    """Whether relays in a region may hear who subscribes to a track; it is empty if not known."""
+    if terms.is_unknown:
+        return False
+    if terms.told is None and not (terms.inside or terms.avoid):
+        return True
+    if not region:
+        return False
+    if terms.told is not None:
+        return region in terms.told
+    return region not in terms.avoid and (not terms.inside or region in terms.inside)
 
 
 def _bound(terms: Terms) -> str:

@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 # class allows: figures vary by themselves.
 LENIENCE: Final = 1.2
 
+ACCEPTABLE: Final = 0, 0.0
+"Of a way that nothing speaks against: no other is more acceptable."
+
 
 class NamedWay(NamedTuple):
     """A way that somebody names for a flow."""
@@ -101,8 +104,9 @@ class Router:
         self.plan = NO_PLAN
         "Laid over selection for the tracks of our own publishers."
         self.steered: set[NodeId] = set()
-        """Nodes that some flow reaches by another way than selection's, by none, or not by the way
-        that somebody names. Other links may be all that is missing."""
+        """Nodes that some flow reaches by another way than selection's, not by the way that
+        somebody names, by one that is not acceptable, or by none. Other links may be all that is
+        missing."""
         self.namers: tuple[Namer, ...] = ()
         "Who else names ways, the first of them before the others."
         self._self_id = self_id
@@ -231,7 +235,8 @@ class Router:
             words.append(f"{len(refusals)} not allowed: {refusals[0]}")
         is_usual = usual is not None and chosen.path is usual.path
         is_unmet = named is not None and _in_common(chosen.way, named) <= len(named.vias)
-        if is_unmet or not is_usual:
+        acceptance = self._acceptance(flow, chosen, shortest_us, chosen.way)
+        if is_unmet or not is_usual or acceptance != ACCEPTABLE:
             self.steered.add(node_id)
         is_named = terms.is_bound or not is_usual or (named is not None and named.is_exact)
         return Route(
@@ -271,7 +276,7 @@ class Router:
             self._avoided.is_suspect(it.path),
             self._avoided.leads_away(it.path),
             -_in_common(it.way, named),
-            *(self._acceptance(flow, it, shortest_us, current_way) if is_ours else (0, 0.0)),
+            *(self._acceptance(flow, it, shortest_us, current_way) if is_ours else ACCEPTABLE),
             *preference(it.path),
             *it.way,
         )
@@ -285,7 +290,7 @@ class Router:
         takes the way that is least full.
         """
         if self._unacceptable(flow, it, shortest_us, current) is None:
-            return 0, 0.0
+            return ACCEPTABLE
         if self._is_too_bad(flow.terms, it, shortest_us, it.way == current) is not None:
             return 3, 0.0
         fullest = max(map(self._conditions.load, it.way[:-1]), default=0.0)

@@ -196,11 +196,13 @@ class Calm(Allowed):
         return self._conditions.loss(a, b) <= self._most_loss and super().link(a, b)
 
 
-class ByVias(Allowed):
+class CalmByVias(Calm):
     """Those of them that lead by Vias alone."""
 
-    def __init__(self, policy: PolicyInForce, terms: Terms, nodes: Nodes) -> None:
-        super().__init__(policy, terms, frozenset())
+    def __init__(
+        self, policy: PolicyInForce, terms: Terms, nodes: Nodes, conditions: Conditions
+    ) -> None:
+        super().__init__(policy, terms, frozenset(), conditions)
         self._nodes = nodes
 
     def node(self, node_id: NodeId, *, transit: bool) -> bool:

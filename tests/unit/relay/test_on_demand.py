@@ -155,6 +155,78 @@ def test_who_is_dialled_in_vain_is_left_alone_for_ever_longer() -> None:
     assert session.again_s == AGAIN_MOST_S
 
 
+def test_one_that_was_used_waits_no_longer_than_the_first_time() -> None:
+    world = World()
+    app, sub = App(), App()
+    world.net.announce(world.via, app, "a")
+    for _ in range(3):
+        while world.states().get("via") in (None, State.WAITING, State.READY):
+            world.wait(1, "via")
+        world.sessions.opened("via", world.link_id, world.now)
+        world.net.subscribe(world.relay, sub, "a/x")
+        world.net.run(1.0)
+        world.wait(30, "via")
+        world.net.unsubscribe(world.relay, sub, "a/x")
+        world.net.run(10.0)
+        world.wait(HOLD_S + IDLE_S + 2)
+        assert world.states() == {"via": State.WAITING}
+        (session,) = world.sessions
+        assert session.again_s == AGAIN_FIRST_S
+        world.wait(AGAIN_FIRST_S + 1)
+
+
+def test_one_that_was_needed_but_never_used_was_dialled_in_vain() -> None:
+    world = World()
+    world.need("via")
+    world.sessions.opened("via", world.link_id, world.now)
+    world.wait(60, "via")
+    world.wait(HOLD_S + IDLE_S + 2)
+    (session,) = world.sessions
+    assert (session.state, session.again_s) == (State.WAITING, 2 * AGAIN_FIRST_S)
+
+
+def test_one_that_rests_makes_room_and_one_that_is_needed_less_gives_way() -> None:
+    world = World(most=1)
+
+    def want(seconds: int, **gains: int) -> None:
+        for _ in range(seconds):
+            world.net.now += 1.0
+            needs = {it: Need(it, None, WHY, gain, at_once=True) for it, gain in gains.items()}
+            world.sessions.needs(needs, world.now)
+            world.sessions.tick(world.now)
+
+    want(1, via=2)
+    world.sessions.opened("via", world.link_id, world.now)
+    world.calls()
+    want(60, via=2, far=3)
+    assert world.states() == {"via": State.UP}, "half as much more is no reason to change"
+    want(round(HOLD_S) + 2, via=2, far=5)
+    assert world.states() == {"via": State.RESTING}
+    want(3, via=2, far=5)
+    assert world.calls() == [HangUp("via"), Dial("far", None, PeerMode.DATA)]
+    assert world.states() == {"via": State.WAITING, "far": State.DIALLING}
+
+
+def test_needs_say_whether_one_that_was_let_go_is_used_again() -> None:
+    world = World()
+    needs = {"via": Need("via", VIA, WHY, 1, at_once=True)}
+    assert not world.sessions.needs(needs, world.now)
+    world.sessions.opened("via", world.link_id, world.now)
+    world.wait(HOLD_S + 2)
+    assert world.sessions.needs(needs, world.now)
+    assert not world.sessions.needs(needs, world.now)
+
+
+def test_one_that_waits_keeps_no_other_from_being_dialled() -> None:
+    world = World(most=1)
+    needs = {name: Need(name, None, WHY, gain, at_once=True) for name, gain in (("a", 9), ("b", 1))}
+    world.sessions.needs(needs, world.now)
+    world.sessions.ended("a", "refused", world.now)
+    world.net.now += 10.0
+    world.sessions.needs(needs, world.now)
+    assert [call[0] for call in world.calls()] == ["a", "b"]
+
+
 def test_one_that_nobody_has_needed_for_long_is_forgotten() -> None:
     world = World()
     world.need("far")
