@@ -68,7 +68,7 @@ from laps.files import (
     require_known,
     suggest,
 )
-from laps.types import parse_node_id
+from laps.types import MAX_NAME_BYTES, MAX_REGIONS, MAX_VIAS, parse_node_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -109,7 +109,7 @@ _Pattern = Annotated[
 ]
 _Regions = Annotated[
     tuple[Annotated[str, Meta(min_length=1)], ...],
-    Meta(description='a list of regions, like ["eu", "us"]'),
+    Meta(max_length=MAX_REGIONS, description='a list of up to 64 regions, like ["eu", "us"]'),
 ]
 
 _Order = Annotated[int, Meta(ge=0, le=3, description="a whole number from 0 (first) to 3")]
@@ -121,7 +121,11 @@ _Nodes = Annotated[
     tuple[_Place, ...], Meta(description='a list of nodes or regions, like ["1:2", "2:*", "eu"]')
 ]
 _Vias = Annotated[
-    tuple[_Place, ...], Meta(description='a list of node ids in order, like ["3:1", "3:2"]')
+    tuple[_Place, ...],
+    Meta(
+        max_length=MAX_VIAS,
+        description='a list of up to 32 node ids in order, like ["3:1", "3:2"]',
+    ),
 ]
 _Pair = Annotated[
     tuple[_Place, _Place], Meta(description='two nodes or regions, like ["1:*", "eu"]')
@@ -441,6 +445,7 @@ def _services(tables: object, source: str) -> dict[str, Service]:
         refuse(source, "class", tables, "must be tables: [class.gold]")
     services = dict(DEFAULT_CLASSES)
     for name, table in tables.items():
+        _check_names((name,), f"{source}: [class]", "class")
         services[name] = read_row(Service, table, f"{source}: [class.{name}]")
     return services
 
@@ -448,10 +453,23 @@ def _services(tables: object, source: str) -> dict[str, Service]:
 def _check_rule(rule: Rule, services: Mapping[str, Service], where: str) -> None:
     if rule.service is not None and rule.service not in services:
         refuse(where, "class", rule.service, f"is no class{suggest(rule.service, tuple(services))}")
+    _check_names(rule.inside, where, "inside")
+    _check_names(rule.avoid, where, "avoid")
     both = set(rule.inside) & set(rule.avoid)
     if both:
         problem = f"{quote(min(both))} is in inside too: a track cannot stay in it and out of it"
         refuse(where, "avoid", list(rule.avoid), problem)
+
+
+def _check_names(names: Collection[str], where: str, key: str) -> None:
+    """Other relays are told of these: what they cannot be told, they could not keep to."""
+    for name in names:
+        try:
+            fits = len(name.encode()) <= MAX_NAME_BYTES
+        except UnicodeEncodeError:  # JSON can have half a character
+            fits = False
+        if not fits:
+            refuse(where, key, name, f"must be UTF-8 of at most {MAX_NAME_BYTES} bytes")
 
 
 def _check_way(way: NamedWay, services: Mapping[str, Service], where: str) -> None:

@@ -333,6 +333,12 @@ def next_sequence(last: int | None, seconds: int) -> int:
 
 # A name of the DNS has 253 bytes at most; then a colon and a port.
 MAX_HOST_LENGTH: Final = 253
+
+# What peers can be told of a track: words that an operator types, and ways that are longer than any
+# network of relays is wide.
+MAX_NAME_BYTES: Final = 64
+MAX_REGIONS: Final = 64
+MAX_VIAS: Final = 32
 MAX_ADDRESS_LENGTH: Final = MAX_HOST_LENGTH + 6
 
 

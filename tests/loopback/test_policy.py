@@ -11,11 +11,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import laps
+from laps.client.plans import PlanDocument, sign_plan
 from laps.client.policies import PolicyDocument, sign_policy
 from laps.client.sealed import key_text
 from laps.config import override
 from laps.errors import ConfigError, Unauthorized
-from laps.steering import KeepingTo
+from laps.steering import KeepingTo, Steering
 from support.loopback import on_loop, until
 from support.runners import start
 
@@ -79,8 +80,11 @@ class Country:
             runner.reload(override(runner.config, values, "a test"))
 
 
-def connect(runner: Runner, scheme: str = "moqt", draft: int = 16) -> Connecting:
-    return laps.connect(f"{scheme}://{runner.client_address}", drafts=(draft or 16,), insecure=True)
+def connect(
+    runner: Runner, scheme: str = "moqt", draft: int = 16, token: str | None = None
+) -> Connecting:
+    url = f"{scheme}://{runner.client_address}"
+    return laps.connect(url, drafts=(draft or 16,), insecure=True, token=token)
 
 
 def hops(runner: Runner) -> set[str]:
@@ -235,6 +239,63 @@ async def test_a_signed_policy_takes_the_place_of_the_file_and_outlasts_a_restar
         other = await stack.enter_async_context(connect(again))
         with pytest.raises(Unauthorized, match="policy: 1:5 is in us-west"):
             await anext(other.subscribe("clinic", "pulse"))
+
+
+@on_loop
+async def test_signed_policies_follow_one_another_and_so_do_plans_where_policy_binds(
+    tmp_path: Path,
+) -> None:
+    text = key_text(KEY.public_key())
+    kept = str(tmp_path / "kept")
+    settings: dict[str, Any] = {"policy__key": text, "policy__kept": kept, "plan__key": text}
+    regions = ("us-east", "us-north", "us-south")
+    async with AsyncExitStack() as stack:
+        runner = start(stack, "1:1", node__region="us-west", **settings)
+        readers = (
+            KeepingTo(runner, runner.config.policy),
+            Steering(runner, runner.config.plan),
+        )
+        for reader in readers:
+            stack.push_async_callback(reader.close)
+        for sequence, region in enumerate(regions, start=1):
+            # As `laps policy publish` does each time: a client of its own, and an end to the track.
+            async with connect(runner) as session:
+                rules = {"rule": [{"tracks": "clinic/*", "inside": [region]}]}
+                document = PolicyDocument(sequence=sequence, issued_at=time.time(), policy=rules)
+                track = await session.publish("laps", "policy")
+                await track.write(sign_policy(document, KEY), new_group=True)
+                await until(lambda: runner.policies.sequence == sequence)  # noqa: B023
+                plan = PlanDocument(
+                    sequence=sequence,
+                    issued_at=time.time(),
+                    expires_at=time.time() + 60,
+                    policy="",
+                    regions={},
+                    tracks=[],
+                )
+                plans = await session.publish("laps", "plan")
+                await plans.write(sign_plan(plan, KEY), new_group=True)
+                await until(lambda: runner.relay.router.plan.sequence == sequence)  # noqa: B023
+                await track.end()
+                await plans.end()
+
+
+@pytest.mark.parametrize(("scheme", "draft"), PROTOCOLS)
+@on_loop
+async def test_a_token_changes_nothing_at_a_relay_without_keys_where_policy_binds(
+    tmp_path: Path, scheme: str, draft: int
+) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text(INSIDE)
+    async with AsyncExitStack() as stack:
+        runner = start(stack, "1:1", node__region="us-west", policy__file=str(file))
+        session = await stack.enter_async_context(connect(runner, scheme, draft, token="a.b.c"))
+        waiting = asyncio.ensure_future(anext(session.subscribe("news", "hourly", start="start")))
+        await asyncio.sleep(0.2)
+        assert not waiting.done()
+        track = await session.publish("news", "hourly")
+        await track.write(b"one", new_group=True)
+        assert (await asyncio.wait_for(waiting, 5)).payload == b"one"
 
 
 @on_loop

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from laps.routing.policy import terms_of
 from laps.sim.invariants import matches
 from laps.types import format_node_id
 from support.policies import has_way, missing
@@ -26,7 +27,11 @@ class Pairs:
 
     def look(self, policy: Policy | None) -> None:
         """Those that have no allowed way now are not looked at any more."""
-        self._steady = {it for it in self._steady if self._has_way(policy, *it)}
+        self._steady = {
+            it
+            for it in self._steady
+            if self._has_way(policy, *it) and not _is_told_to_some(policy, it[1])
+        }
 
     def leave(self, subscriber: Subscriber) -> None:
         """One comes or goes: what it misses is its own matter."""
@@ -50,7 +55,7 @@ class Pairs:
             made, lost = missing(publisher, subscriber, since, until)
             text = _text(publisher, subscriber)
             if self._has_way(policy, publisher, subscriber):
-                if not made or lost:
+                if (not made or lost) and not _is_told_to_some(policy, subscriber):
                     found.append(f"{text}: {lost} of {made} missing")
             elif lost != made:
                 found.append(f"{text}: {made - lost} of {made} came, and no way is allowed")
@@ -59,14 +64,22 @@ class Pairs:
     def _all(self) -> Iterator[tuple[Publisher, Subscriber]]:
         for publisher in self._network.publishers:
             for subscriber in self._network.subscribers:
-                is_here = publisher.spec.node == subscriber.spec.node
-                if matches(publisher, subscriber) and not is_here:
+                ends = publisher.spec.node, subscriber.spec.node
+                # What a Stub has is the matter of its Edge, which may be another every time.
+                is_stub = any(self._network.nodes[it].spec.type == "stub" for it in ends)
+                if matches(publisher, subscriber) and not is_stub and ends[0] != ends[1]:
                     yield publisher, subscriber
 
     def _has_way(self, policy: Policy | None, publisher: Publisher, subscriber: Subscriber) -> bool:
         track = "/".join((*subscriber.spec.namespace, subscriber.spec.name))
         places = publisher.spec.node, subscriber.spec.node
         return has_way(self._network, policy, track, *places)
+
+
+def _is_told_to_some(policy: Policy | None, subscriber: Subscriber) -> bool:
+    """Whether only relays in some regions hear of a subscribe, which may not be the publisher's."""
+    track = "/".join((*subscriber.spec.namespace, subscriber.spec.name))
+    return policy is not None and terms_of(policy, track).told is not None
 
 
 def _text(publisher: Publisher, subscriber: Subscriber) -> str:

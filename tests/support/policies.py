@@ -40,20 +40,13 @@ def in_regions(topology: Topology, rng: Random) -> Topology:
 
 
 def random_policy(topology: Topology, rng: Random) -> Policy:
-    """Some rules for some of the tracks `sim/0`, `sim/1` …, and some for nodes and links."""
+    """Some rules for some of the tracks `sim/0`, `sim/1` …, and some for nodes, links and ways."""
     regions = sorted({node.region for node in topology.nodes})
-    tables: dict[str, Any] = {"rule": [], "link": [], "peering": []}
+    tables: dict[str, Any] = {"rule": [], "link": [], "peering": [], "way": [], "node": []}
+    relays = [format_node_id(node.id) for node in topology.nodes if node.type != "stub"]
     for number in range(6):
         if rng.random() < 0.6:
-            rule: dict[str, Any] = {"tracks": f"sim/{number}/*"}
-            kind = rng.random()
-            if kind < 0.4:
-                rule["inside"] = rng.sample(regions, rng.randint(2, 3))
-            elif kind < 0.8:
-                rule["avoid"] = rng.sample(regions, 1)
-            if rng.random() < 0.5:
-                rule["class"] = rng.choice(("gold", "silver", "bronze"))
-            tables["rule"].append(rule)
+            tables["rule"].append({"tracks": f"sim/{number}/*", **_random_rule(regions, rng)})
     for link in rng.sample(list(topology.links), 2):
         pair = [format_node_id(link.a), format_node_id(link.b)]
         kind = rng.random()
@@ -67,7 +60,29 @@ def random_policy(topology: Topology, rng: Random) -> Policy:
         some = [format_node_id(node.id) for node in topology.nodes if rng.random() < 0.8]
         if some:
             tables["vias"] = {"nodes": some}
+    if rng.random() < 0.4:
+        vias = rng.sample(relays, rng.randint(1, 3))
+        tables["way"].append(
+            {"vias": vias, "tracks": rng.choice(("", f"sim/{rng.randrange(6)}/*"))}
+        )
+    if rng.random() < 0.2:
+        tables["node"].append({"nodes": rng.sample(relays, 2), "region": rng.choice(regions)})
     return policy_from_mapping(tables, "a test")
+
+
+def _random_rule(regions: list[str], rng: Random) -> dict[str, Any]:
+    """What holds for some tracks."""
+    rule: dict[str, Any] = {}
+    kind = rng.random()
+    if kind < 0.4:
+        rule["inside"] = rng.sample(regions, rng.randint(2, 3))
+    elif kind < 0.8:
+        rule["avoid"] = rng.sample(regions, 1)
+    if rng.random() < 0.5:
+        rule["class"] = rng.choice(("gold", "silver", "bronze"))
+    if rng.random() < 0.1:
+        rule["told"] = rng.sample(regions, rng.randint(1, 3))
+    return rule
 
 
 def tracks_of(network: Network) -> dict[int, str]:
@@ -91,6 +106,13 @@ class Inspector:
         "How many streams were looked at."
         self._network = network
         self._tracks = tracks_of(network)
+        self._stubs = {it.node_id for it in network.nodes.values() if it.spec.type == "stub"}
+        self._edges_of_stubs = {
+            pair
+            for a, b in network.cable_ends
+            for pair in ((a, b), (b, a))
+            if pair[0] in self._stubs
+        }
         self._rules: list[tuple[float, PolicyInForce | None]] = [(0.0, None)]
         network.trace.watch = self._hop
 
@@ -136,7 +158,7 @@ class Inspector:
         if now < changed_at + GRACE_S and self._published_at(made) < changed_at:
             return  # it was under way while policy changed
         for at, rules in reversed(self._rules):
-            against = self._against(rules, made.track, a, b)
+            against = self._against(rules, made, a, b)
             if against is None:
                 return
             if at < now - GRACE_S:
@@ -147,17 +169,25 @@ class Inspector:
     def _published_at(self, made: ObjectId) -> float:
         return self._network.publishers[made.publisher].published_at[made]
 
-    def _against(self, rules: PolicyInForce | None, track: int, a: NodeId, b: NodeId) -> str | None:
-        if rules is None or rules.policy is None or track not in self._tracks:
+    def _against(
+        self, rules: PolicyInForce | None, made: ObjectId, a: NodeId, b: NodeId
+    ) -> str | None:
+        if rules is None or rules.policy is None or made.track not in self._tracks:
             return None
-        terms = terms_of(rules.policy, self._tracks[track])
+        if self._stubs & {a, b}:
+            return None  # to its Edge a Stub is a client
+        terms = terms_of(rules.policy, self._tracks[made.track])
         if terms.is_bound or rules.limits:
             self.hops += 1
-        return (
+        against = (
             rules.against_node(terms, a)
             or rules.against_node(terms, b)
             or rules.against_link(terms, a, b)
         )
+        origin = self._network.publishers[made.publisher].spec.node
+        if against is None and a != origin and (origin, a) not in self._edges_of_stubs:
+            against = rules.against_via(a)
+        return against
 
 
 def links_up(network: Network) -> Iterator[tuple[NodeId, NodeId]]:

@@ -135,6 +135,9 @@ class WireStream:
             self.over = True
             self._end.deliver_reset(self.stream_id, code)
 
+    def abort(self, code: int) -> None:
+        self.reset(code)
+
 
 class WireEnd:
     """One end of a wire: a link of a relay."""

@@ -29,3 +29,6 @@ class NoRoutes:
 
     def onward(self, flow: Flow, link: LinkId, nodes: Iterable[NodeId]) -> Onward | None:
         return None
+
+    def onward_again(self, flow: Flow, link: LinkId, told: Onward | None) -> Onward | None:
+        return told

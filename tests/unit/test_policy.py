@@ -187,7 +187,7 @@ def test_a_policy_survives_being_written_as_json() -> None:
         ),
         (
             '[[rule]]\ntracks = "a/*"\ninside = "eu"',
-            'rule[1]: inside = "eu": must be a list of regions, like ["eu", "us"]',
+            'rule[1]: inside = "eu": must be a list of up to 64 regions, like ["eu", "us"]',
         ),
         (
             '[[rule]]\ntracks = "a/*"\ninside = ["eu"]\navoid = ["ca", "eu"]',
@@ -200,6 +200,36 @@ def test_a_policy_survives_being_written_as_json() -> None:
 )
 def test_what_is_wrong_is_named_with_its_value_and_the_way_out(text: str, words: str) -> None:
     assert refusal(text) == words
+
+
+@pytest.mark.parametrize(("key", "table"), [("inside", "rule"), ("avoid", "rule"), ("vias", "way")])
+def test_more_than_other_relays_can_be_told_is_refused(key: str, table: str) -> None:
+    most = 32 if key == "vias" else 64
+    many = {"tracks": "a/*", key: [f"1:{number}" for number in range(most + 1)]}
+    with pytest.raises(ConfigError, match=rf"{key} = \[.*: must be a list of up to {most} "):
+        policy_from_mapping({table: [many]}, "policy.toml")
+    most_of_it = {"tracks": "a/*", key: [f"1:{number}" for number in range(most)]}
+    policy_from_mapping({table: [most_of_it]}, "policy.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "begins"),
+    [
+        (f'[[rule]]\ntracks = "a/*"\ninside = ["eu", "{"ü" * 33}"]', "rule[1]: inside = "),
+        (f'[[rule]]\ntracks = "a/*"\navoid = ["{"x" * 65}"]', "rule[1]: avoid = "),
+        (f"[class.{'c' * 65}]", "[class]: class = "),
+    ],
+)
+def test_a_name_that_other_relays_cannot_be_told_is_refused(text: str, begins: str) -> None:
+    assert refusal(text).startswith(begins)
+    assert refusal(text).endswith(": must be UTF-8 of at most 64 bytes")
+    assert read(text.replace("ü" * 33, "ü" * 32).replace("x" * 65, "x").replace("c" * 65, "c"))
+
+
+def test_a_region_that_is_half_a_character_is_refused() -> None:
+    rule = {"tracks": "a/*", "inside": ["\ud800"]}
+    with pytest.raises(ConfigError, match="must be UTF-8"):
+        policy_from_mapping({"rule": [rule]}, "policy.json")
 
 
 def test_more_profiles_than_a_table_can_tell_apart_are_refused() -> None:

@@ -164,6 +164,9 @@ class _Out:
     def reorder(self, order: int) -> None:
         pass
 
+    def abort(self, code: int) -> None:
+        self.over = True
+
 
 @dataclass(slots=True, eq=False)
 class _Link:

@@ -116,8 +116,13 @@ class Access:
 
     @property
     def is_open(self) -> bool:
-        """Whether it may do everything."""
+        """Whether its tokens count for nothing, as none is needed."""
         return self._authority.is_open
+
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether it may do everything."""
+        return self._authority.is_open and not self._authority.binds
 
     @property
     def grants(self) -> tuple[Grant, ...]:
@@ -174,7 +179,7 @@ class Access:
 
         The decision to wait for, where an origin has to be asked; then it is judged once more.
         """
-        if self.is_open:
+        if self.is_unlimited:
             self.share.ask(request_id, action, None, now)
             return None
         has_waited = request_id in self._pending
@@ -321,7 +326,7 @@ class Access:
 
     def has(self, action: Action, namespace: Namespace, name: bytes | None) -> bool:
         """Whether something is allowed by what was valid when that was last looked at."""
-        if self.is_open:
+        if self.is_unlimited:
             return True
         authority = self._authority
         if authority.kept_away(action, namespace, name) is not None:
@@ -361,7 +366,7 @@ class Access:
 
     def may_have(self, namespace: Namespace, name: bytes, now: float) -> bool:
         """Whether a track that it watches for is offered to it."""
-        return self.is_open or self.still(None, Action.SUBSCRIBE, namespace, name, now) is None
+        return self.is_unlimited or self.still(None, Action.SUBSCRIBE, namespace, name, now) is None
 
     # -- what has ended ----------------------------------------------------------------------------
 
@@ -433,6 +438,8 @@ class Access:
             raise
 
     def _read(self, tokens: Shown, now: float) -> Tokens:
+        if self.is_open:
+            return Tokens()
         authority = self._authority
         grants: list[Grant] = []
         opaque: list[Opaque] = []

@@ -85,9 +85,16 @@ class Authority:
 
     @property
     def is_open(self) -> bool:
-        """Whether everybody may do everything."""
-        is_bound = self.policy is not None and self.policy.binds
-        return self.verifier is None and not self.origins and not is_bound
+        """Whether nothing depends on tokens, so that none is looked at.
+
+        Policy may still keep tracks away.
+        """
+        return self.verifier is None and not self.origins
+
+    @property
+    def binds(self) -> bool:
+        """Whether policy may keep some track away."""
+        return self.policy is not None and self.policy.binds
 
     @property
     def needs_token(self) -> bool:
@@ -176,7 +183,7 @@ class Authority:
     ) -> AuthError | None:
         """Why policy keeps a track away from clients of this relay; None if it does not."""
         policy = self.policy
-        if policy is None or not policy.binds or name is None:
+        if policy is None or name is None or not policy.binds:
             return None
         is_sent = action is Action.PUBLISH or action is Action.PUBLISH_NAMESPACE
         reason = policy.refusal(TrackName(namespace, name), is_published=is_sent)

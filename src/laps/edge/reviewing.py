@@ -67,7 +67,7 @@ class Reviews:
             del self._waiting[when]
 
     def _review(self, client: EdgeClient, now: float) -> None:
-        if client.access.is_open:
+        if client.access.is_unlimited:
             return
         self.forget(client)
         client.review(now)

@@ -177,6 +177,10 @@ class EgressStream:
         """Give the stream up, with what still waits."""
         self._egress.reset(self, code)
 
+    def abort(self, code: int) -> None:
+        """Give the stream up now: what still waits is not sent, whatever the code."""
+        self._egress.give_up(self, code)
+
 
 class Egress:
     """The writes to one connection; `expired_code` and `full_code` tell why a stream was reset.
@@ -322,11 +326,12 @@ class Egress:
         """As `EgressStream.reset`."""
         if code == ResetCode.SESSION_CLOSED and not stream.over:
             stream.over = True
-            self.when_flushed(lambda: self._give_up(stream, code), (stream,))
+            self.when_flushed(lambda: self.give_up(stream, code), (stream,))
         else:
-            self._give_up(stream, code)
+            self.give_up(stream, code)
 
-    def _give_up(self, stream: EgressStream, code: int) -> None:
+    def give_up(self, stream: EgressStream, code: int) -> None:
+        """As `EgressStream.abort`."""
         self._discard(stream)
         if stream.stream_id is not None:
             with suppress(ConnectionClosed):

@@ -13,7 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from laps.errors import InvalidStartOfStream, RemoteProtocolError
-from laps.relay.framing import Wrapped
+from laps.relay.egress import EgressSets
 from laps.relay.held import Held, HeldData
 from laps.relay.passing import DROPPED, DataCounters, OpenStreams, Passing, SentOn, write_all
 from laps.relay.tracing import Tracing
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from laps.relay.sets import Sets
     from laps.relay.stub import StubClient
     from laps.relay.tracing import Trace
-    from laps.routing.flows import Flow, FlowKey
+    from laps.routing.flows import Flow
     from laps.routing.forwarding import Fib
     from laps.tracks.meter import Meter
     from laps.tracks.ports import Client
@@ -69,12 +69,12 @@ class DataPlane:
         self._links = links
         self._tracks = tracks
         self._streams = OpenStreams()
+        self.egress = EgressSets(fib, links, tracks, self._streams)
+        "The streams to peers, under our sets."
         self._held = HeldData(hold_s, hold_bytes)
         self.holding = self._held.queues
         "What waits for its SNS, by link."
         self._sent_on = SentOn()
-        self.pressing: dict[FlowKey, None] = {}
-        "Flows of which streams began on links that are pressed."
         self._left: deque[Hashable] = deque()
         "Links and publishers that have left, and of which streams are open."
 
@@ -117,7 +117,7 @@ class DataPlane:
         found = self._tracks.track(track, now)
         passing = Passing(flow := self._flow_of(found, client))
         if flow is not None:
-            self._open(passing, key, priority, ttl_us, wrapped=True)
+            self.egress.open(passing, key, priority, ttl_us, wrapped=True)
         passing.track = found
         passing.incoming = IncomingStream(found, client, priority, ttl_us)
         passing.meter = found.meter
@@ -266,7 +266,7 @@ class DataPlane:
 
     def tick(self, now: float) -> None:
         """Drop what has waited for its SNS for too long, and what nobody wants any more."""
-        self.drop_abandoned(now)
+        self.egress.drop_abandoned(now)
         self._reset_some(now)
         for link_id, item in self._held.expired(now):
             self._drop_held(link_id, item)
@@ -346,7 +346,7 @@ class DataPlane:
         if source is not None:
             source.comes(key, header.sns_id)
         passing.meter = self._tracks.meter(key, flow, now)
-        self._open(passing, key, priority, ttl_us, wrapped=False)
+        self.egress.open(passing, key, priority, ttl_us, wrapped=False)
         self._count_new(passing)
         rest = head[header.header_length :]
         for out, (_, _, sns_id, _) in zip(passing.outs, passing.sets, strict=True):
@@ -362,25 +362,6 @@ class DataPlane:
             passing.incoming = IncomingStream(track, origin, priority, ttl_us, exclude=source)
             passing.decoder = DataStreamDecoder()
             passing.unwrap(head, fin, now)
-
-    def _open(
-        self, passing: Passing, key: TrackKey, priority: int, ttl_us: int, *, wrapped: bool
-    ) -> None:
-        flow = passing.flow
-        if flow is None:
-            return
-        for link_id, sns_id in flow.current():
-            link = self._links.links.get(link_id)
-            if link is None:
-                continue
-            opened = link.open_stream(priority, ttl_us, flow.terms.order)
-            out = Wrapped(opened, sns_id, key, priority, ttl_us) if wrapped else opened
-            passing.outs.append(out)
-            passing.sets.append((flow, link_id, sns_id, opened))
-            self._fib.stream_opened(flow, link_id)
-            self._streams.sent(flow, passing)
-            if link.pressed_for(flow.terms.order):
-                self.pressing[flow.key] = None
 
     def reorder(self, flow: Flow) -> None:
         """A flow is of another class of service: its streams have its place."""
@@ -399,10 +380,7 @@ class DataPlane:
 
     def settle(self, streams: Iterable[Passing]) -> None:
         """Have the meters of their tracks show what has arrived of streams by now."""
-        moved = self._tracks.shared.moved
-        for passing in streams:
-            if passing.settle() and moved is not None and passing.meter is not None:
-                moved[passing.meter] = None
+        self.egress.settle(streams)
 
     def _count_new(self, passing: Passing) -> None:
         self.counters.streams += 1
@@ -422,7 +400,7 @@ class DataPlane:
     # -- how it ends -------------------------------------------------------------------------------
 
     def _abort(self, passing: Passing, code: int, now: float) -> None:
-        self.settle((passing,))
+        self.egress.settle((passing,))
         for out in passing.outs:
             if not out.over:
                 out.reset(code, now)
@@ -434,40 +412,8 @@ class DataPlane:
 
     def _closed(self, source: Hashable, number: Hashable, passing: Passing) -> None:
         self._streams.remove(source, number)
-        self.settle((passing,))
-        sets, passing.sets = passing.sets, []
-        if sets and passing.flow is not None:
-            self._streams.not_sent(passing.flow, passing)
-        for flow, link_id, sns_id, _ in sets:
-            self._left_set(flow, link_id, sns_id)
-
-    def _left_set(self, flow: Flow, link_id: SessionId, sns_id: SnsId) -> None:
-        """A stream runs under a set no more."""
-        update = self._fib.stream_closed(flow, link_id, sns_id)
-        if update is not None:
-            self._links.send_sns((update,))
-
-    def drop_abandoned(self, now: float) -> None:
-        """End streams that nobody wants any more, or that may not go that way; others go on."""
-        if not self._fib.abandoned:
-            return
-        abandoned = dict(self._fib.abandoned)
-        flows = dict.fromkeys(flow for flow, _, _ in abandoned)
-        self._fib.abandoned.clear()
-        for passing in [it for flow in flows for it in self._streams.under(flow)]:
-            gone = [item for item in passing.sets if item[:3] in abandoned]
-            if not gone:
-                continue
-            self.settle((passing,))
-            passing.sets = [item for item in passing.sets if item[:3] not in abandoned]
-            for flow, link_id, sns_id, out in gone:
-                if not out.over:
-                    is_forbidden = abandoned[flow, link_id, sns_id]
-                    out.reset(SOURCE_LOST if is_forbidden else DROPPED, now)
-                self._left_set(flow, link_id, sns_id)
-            passing.outs[:] = [out for out in passing.outs if not out.over]
-            if not passing.sets and passing.flow is not None:
-                self._streams.not_sent(passing.flow, passing)
+        self.egress.settle((passing,))
+        self.egress.leave(passing)
 
     def _send_datagram(self, flow: Flow, key: TrackKey, data: bytes | memoryview) -> int:
         """To the peers of a flow; to how many."""

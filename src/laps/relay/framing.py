@@ -62,14 +62,21 @@ class DirectStream:
     """
 
     def __init__(self, outs: list[OutStream]) -> None:
-        self.over = False
+        """`outs` may become empty: then the stream is over."""
         self._outs = outs
+        self._closed = False
+
+    @property
+    def over(self) -> bool:
+        """As `OutStream.over`."""
+        return self._closed or not self._outs
 
     def write(self, data: bytes | memoryview, now: float) -> bool:
         """As `OutStream.write`."""
-        if not self.over and not all(out.write(data, now) for out in self._outs):
-            self.close()
-        return not self.over
+        if not self.over and all(out.write(data, now) for out in self._outs):
+            return True
+        self.close()
+        return False
 
     def finish(self, data: bytes | memoryview, now: float) -> bool:
         """As `OutStream.finish`."""
@@ -85,8 +92,8 @@ class DirectStream:
 
     def close(self) -> None:
         """Nothing more is written: its set goes with it."""
-        if not self.over:
-            self.over = True
+        if not self._closed:
+            self._closed = True
             self.withdraw()
 
     def withdraw(self) -> None:

@@ -83,6 +83,8 @@ class PeerLink:
     namespaces_told: int = 0
     withdrawing: list[SnsId] = field(default_factory=list)
     "Sets that are withdrawn when the last of their data has been sent."
+    untold: SnsId | None = None
+    "The set that the peer could not be told the terms of."
     outbox: Outbox = field(default_factory=Outbox)
     "What the peer is still to be sent on it."
 
@@ -334,11 +336,19 @@ class Links:
             self.write(peer_link, said)
 
     def _encoded(self, peer_link: PeerLink, message: Message) -> SendControl | None:
-        """One message that cannot be written does not keep others from it."""
+        """One message that cannot be written does not keep others from it.
+
+        But for a set: a peer that cannot be told its terms does not have it, or has it no more.
+        """
+        if isinstance(message, SubscribeNodeSetAdv) and message.sns_id == peer_link.untold:
+            message = SubscribeNodeSetWd(message.sns_id)
+            peer_link.untold = None
         try:
             return peer_link.session.send(message)
         except LocalProtocolError:
             self._counters.unsendable_messages += 1
+            if isinstance(message, SetTerms):
+                peer_link.untold = message.sns_id
             return None
 
     def has_room(self, peer_link: PeerLink) -> bool:

@@ -24,6 +24,9 @@ class LinkStream(OutStream, Protocol):
     def reorder(self, order: int) -> None:
         """Its track is of another class of service from now on."""
 
+    def abort(self, code: int) -> None:
+        """Give it up: nothing of what waits is sent any more, whatever `reset` would do."""
+
 
 class Link(Pressed, Protocol):
     """A QUIC connection to a peer relay."""

@@ -189,7 +189,8 @@ class Pressure:
 
     def began(self, now: float) -> None:
         """Streams began on links that are pressed."""
-        flows, self._data.pressing = self._data.pressing, {}
+        egress = self._data.egress
+        flows, egress.pressing = egress.pressing, {}
         began = (it for it in self._senders_of(flows) if it not in self.waiting)
         self._review_all(began, now - self.starved_s)
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
-from laps.relay.framing import DirectStream, Wrapped
-from laps.relay.passing import DROPPED
+from laps.relay.framing import DirectStream
+from laps.relay.passing import DROPPED, Passing
 from laps.routing.flows import FromClient, FromPeer, ToNode
 from laps.tracks.again import as_datagrams, begun, following, recent
 from laps.tracks.cached_stream import CachedStream
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from laps.infobase.nodes import Nodes, SessionId
+    from laps.relay.egress import EgressSets
     from laps.relay.peers import Links, PeerLink
     from laps.relay.sets import Sets
     from laps.relay.stub import StubClient
@@ -59,17 +60,21 @@ DIRECT_PRIORITY: Final = 128
 class _NodeStream(DirectStream):
     """A stream to a node that need not be a peer."""
 
-    def __init__(self, outs: list[OutStream], fib: Fib, links: Links, key: ToNode) -> None:
-        super().__init__(outs)
+    def __init__(self, passing: Passing, egress: EgressSets, fib: Fib, links: Links) -> None:
+        super().__init__(passing.outs)
+        self._passing = passing
+        self._egress = egress
         self._fib = fib
         self._links = links
-        self._key = key
-        if not outs:
+        if not passing.outs:
             self.close()
 
     def withdraw(self) -> None:
         """As `DirectStream.withdraw`."""
-        self._links.send_sns(self._fib.remove(self._key))
+        flow = self._passing.flow
+        self._egress.leave(self._passing)
+        if flow is not None:
+            self._links.send_sns(self._fib.remove(flow.key))
 
 
 class Reach:
@@ -84,6 +89,7 @@ class Reach:
         tracks: Tracks,
         sets: Sets,
         fib: Fib,
+        egress: EgressSets,
         hold_s: float,
         hold_bytes: int,
     ) -> None:
@@ -101,6 +107,7 @@ class Reach:
         self._tracks = tracks
         self._sets = sets
         self._fib = fib
+        self._egress = egress
         self._hold_s = hold_s
         self._hold_bytes = hold_bytes
         self._turned: tuple[NodeId, float, float] | None = None
@@ -172,12 +179,9 @@ class Reach:
         name = None if track is None else track.name
         flow = self._fib.install(flow_key, [node_id], local=False, name=name)
         self._links.send_sns(self._fib.settle(flow))
-        outs: list[OutStream] = []
-        for link_id, sns_id in flow.current():
-            if (link := self._links.links.get(link_id)) is not None:
-                out = link.open_stream(priority, ttl_us, flow.terms.order)
-                outs.append(Wrapped(out, sns_id, key, priority, ttl_us))
-        return _NodeStream(outs, self._fib, self._links, flow_key)
+        passing = Passing(flow)
+        self._egress.open(passing, key, priority, ttl_us, wrapped=True)
+        return _NodeStream(passing, self._egress, self._fib, self._links)
 
     def stub(self, node_id: NodeId) -> StubClient | None:
         """A Stub of ours."""

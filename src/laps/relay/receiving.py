@@ -153,7 +153,7 @@ class Receiving:
             case _:
                 taken = self._extensions.receive(peer, message, now, stub, peer_link)
                 self._counters.unwanted_messages += not taken
-        self._data.drop_abandoned(now)
+        self._data.egress.drop_abandoned(now)
 
     def _hear_of_set(
         self, link: Link, message: SetTerms | SubscribeNodeSetAdv | SubscribeNodeSetWd, now: float

@@ -112,9 +112,8 @@ class Relay:
         hold = settings.hold_s, settings.hold_bytes
         self.data = DataPlane(self.fib, self._sets, self.links, self.tracks, *hold)
         self._stubs: dict[SessionId, StubClient] = {}
-        self.reach = Reach(
-            self.id, self.nodes, self.links, self._stubs, self.tracks, self._sets, self.fib, *hold
-        )
+        through = self.tracks, self._sets, self.fib, self.data.egress
+        self.reach = Reach(self.id, self.nodes, self.links, self._stubs, *through, *hold)
         corrections = Corrections(self.id, self.journal, self.counters)
         self.extensions = Extensions(
             self_info.id,
@@ -234,7 +233,7 @@ class Relay:
                 self._control_streams.ended(link.id, stream_id, now)
             return
         if self.data.receive_more(link, stream_id, data, fin, now):
-            if self.tracks.shared.began or self.data.pressing:
+            if self.tracks.shared.began or self.data.egress.pressing:
                 self._flowed(now)
             return
         if peer_link.session.is_ahead:
@@ -412,7 +411,7 @@ class Relay:
         """Data has come: streams that began are for those who join, and may press on links."""
         if self.tracks.shared.began:
             self.reach.serve_joining(now)
-        if self.data.pressing:
+        if self.data.egress.pressing:
             self.pressure.began(now)
 
     # -- time --------------------------------------------------------------------------------------

@@ -93,6 +93,8 @@ class OutSet:
     "What the peer was told with it."
     streams: int = 0
     "How many streams run under the id."
+    routes: tuple[Route, ...] = ()
+    "Of a set that takes no new streams: the ways that its nodes were sent them."
 
 
 @dataclass(slots=True, eq=False)
@@ -129,6 +131,8 @@ class Flow:
     "Targets whose way may be another by now."
     lost: set[NodeId] = field(default_factory=set)
     "Targets that a link led to which is gone."
+    is_judged_anew: bool = False
+    "Whether what it may do is another: streams that are open may go on no more as they do."
     forbidden: set[LinkId] = field(default_factory=set)
     "Links that it took, and may not any more."
     unreached_at: dict[NodeId, float] = field(default_factory=dict)

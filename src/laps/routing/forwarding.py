@@ -32,7 +32,7 @@ from laps.tables import Table
 from laps.types import SnsId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from laps.routing.flows import FlowKey, LinkId, Route
     from laps.routing.terms import Onward, Terms
@@ -57,6 +57,9 @@ class Router(Protocol):
 
     def forbids(self, flow: Flow, route: Route) -> bool:
         """Whether a flow may not take a way that it took until now."""
+
+    def onward_again(self, flow: Flow, link: LinkId, told: Onward | None) -> Onward | None:
+        """What a peer is told of a set of before, as the terms are now."""
 
     def onward(self, flow: Flow, link: LinkId, nodes: Iterable[NodeId]) -> Onward | None:
         """What a peer is told with a set; None: nothing."""
@@ -121,6 +124,8 @@ class Fib:
         "The nodes and links that these are of; the next likewise."
         self._shared: Counter[LinkId] = Counter()
         self._closed: Counter[LinkId] = Counter()
+        self._reconsidering = 0
+        "How many of them are of every flow."
         self._ids: dict[LinkId, SnsIds] = {}
         self._running: dict[LinkId, dict[Flow, None]] = {}
         "Flows with streams that run on a link, under the set of now."
@@ -156,6 +161,7 @@ class Fib:
         flow.name = name or flow.name
         if told != flow.told:
             self._hold_to(flow, told.terms)
+            flow.is_judged_anew = True
             flow.told, flow.ways = told, told.hops()
             flow.undecided |= flow.targets
             self._unsettle(flow)
@@ -194,14 +200,20 @@ class Fib:
                 self._begin(self._move(flows.values(), node, passing=passing), len(flows))
 
     def reconsider(self) -> None:
-        """What ways are chosen by is another: every flow is looked at."""
+        """What flows may do is another: every flow is looked at."""
+        self._reconsidering += 1
         self._begin(self._reconsider(self._flows.values()), len(self._flows))
 
     def _reconsider(self, flows: Iterable[Flow]) -> Iterator[None]:
         for flow in flows:
-            flow.undecided |= flow.targets
-            self._unsettle(flow)
+            self._judge_anew(flow)
             yield
+        self._reconsidering -= 1
+
+    def _judge_anew(self, flow: Flow) -> None:
+        flow.is_judged_anew = True
+        flow.undecided |= flow.targets
+        self._unsettle(flow)
 
     def _move(self, flows: Iterable[Flow], node: NodeId, *, passing: bool) -> Iterator[None]:
         for flow in flows:
@@ -302,6 +314,8 @@ class Fib:
             elif link in self._shared and link in flow.outs:
                 flow.undecided |= flow.outs[link].nodes
                 self._unsettle(flow)
+        if self._reconsidering:
+            self._judge_anew(flow)
         for node in flow.targets if self._moved else ():
             if node in self._moved:
                 flow.undecided.add(node)
@@ -342,8 +356,9 @@ class Fib:
         old.streams -= 1
         return None if old.streams else self._drop(flow, link, sns_id)
 
-    def _decide(self, flow: Flow, before: dict[NodeId, LinkId]) -> None:
-        """Ask for the way to each target whose way may be another by now."""
+    def _decide(self, flow: Flow, before: dict[NodeId, LinkId]) -> dict[NodeId, Route]:
+        """Ask for the way to each target whose way may be another by now; the ways of before."""
+        lasts: dict[NodeId, Route] = {}
         undecided, flow.undecided = flow.undecided, set()
         is_ours = not isinstance(flow.key, FromPeer)
         if is_ours:
@@ -352,14 +367,17 @@ class Fib:
             last = flow.routes.get(node)
             old = last if node in before else None
             route = flow.routes[node] = self._router.route(flow, node)
-            if last is not None and last.link is not None and self._router.forbids(flow, last):
-                flow.forbidden.add(last.link)
+            if last is not None and last.link is not None:
+                lasts[node] = last
+                if route.is_refused or self._router.forbids(flow, last):
+                    flow.forbidden.add(last.link)
             if isinstance(flow.key, FromClient):
                 if route.is_refused or (last is not None and last.is_refused):
                     self.judged.append((flow, node, route))
                 is_another = old is not None and route.is_another(old)
                 if route.link is None or node in flow.unreached_at or is_another:
                     self.reached.append((flow, node, old))
+        return lasts
 
     def _hold_to(self, flow: Flow, terms: Terms) -> None:
         if terms.order != flow.terms.order:
@@ -376,7 +394,7 @@ class Fib:
         flow.settled = True
         lost, flow.lost = flow.lost, set()
         before = {node: link for link, out in flow.outs.items() for node in out.nodes}
-        self._decide(flow, before)
+        lasts = self._decide(flow, before)
         wanted: dict[LinkId, set[NodeId]] = {}
         for node, route in flow.routes.items():
             if route.link is not None:
@@ -389,7 +407,7 @@ class Fib:
         }
         forbidden, flow.forbidden = flow.forbidden, set()
         for link in forbidden:
-            self._retire(flow, link)
+            self._retire(flow, link, lasts)
         advertised: list[SnsUpdate] = []
         for link, nodes in sorted(wanted.items()):
             out = flow.outs.get(link)
@@ -399,26 +417,45 @@ class Fib:
             if out is not None and out.nodes == nodes and onward == out.onward:
                 continue
             if out is None or not moved.isdisjoint(out.nodes ^ nodes):
-                self._retire(flow, link)
+                self._retire(flow, link, lasts)
                 ids = self._ids.setdefault(link, SnsIds())
                 out = flow.outs[link] = OutSet(ids.take(flow), frozenset())
                 _index(self._by_link, link, flow)
             out.nodes, out.onward = frozenset(nodes), onward
             advertised.append(SnsUpdate(link, out.sns_id, tuple(sorted(nodes)), onward))
         for link in [link for link in flow.outs if link not in wanted]:
-            self._retire(flow, link)
-        # Nodes that have moved get the rest of a stream by the old way; those that left do not.
-        for (link, sns_id), out in flow.old.items():
-            is_forbidden = link in forbidden
-            if out.streams and (is_forbidden or out.nodes.isdisjoint(flow.targets)):
-                self.abandoned[flow, link, sns_id] = is_forbidden
+            self._retire(flow, link, lasts)
+        advertised += self._judge_old(flow, forbidden)
         # The new path is there before the old one goes.
         over = [old for old, out in flow.old.items() if not out.streams]
         return advertised + [self._drop(flow, *old) for old in over]
 
-    def _retire(self, flow: Flow, link: LinkId) -> None:
+    def _judge_old(self, flow: Flow, forbidden: set[LinkId]) -> Iterator[SnsUpdate]:
+        """Which streams are to end, of those that run under sets of before.
+
+        What its nodes may not have that way any more ends, and what is for nodes that have left.
+        Nodes that have moved get the rest of a stream by the old way. Where the terms are others,
+        the peer is told, so that it and those after it judge as well.
+        """
+        is_anew, flow.is_judged_anew = flow.is_judged_anew, False
+        for (link, sns_id), out in flow.old.items():
+            if not out.streams:
+                continue
+            is_forbidden = link in forbidden
+            if is_anew and not is_forbidden:
+                is_forbidden = any(self._router.forbids(flow, route) for route in out.routes)
+                onward = self._router.onward_again(flow, link, out.onward)
+                if not is_forbidden and onward != out.onward:
+                    out.onward = onward
+                    yield SnsUpdate(link, sns_id, tuple(sorted(out.nodes)), onward)
+            if is_forbidden or out.nodes.isdisjoint(flow.targets):
+                self.abandoned[flow, link, sns_id] = is_forbidden
+
+    def _retire(self, flow: Flow, link: LinkId, lasts: Mapping[NodeId, Route]) -> None:
         if (out := flow.outs.pop(link, None)) is not None:
             flow.old[link, out.sns_id] = out
+            ways = (lasts.get(node) or flow.routes.get(node) for node in out.nodes)
+            out.routes = tuple(dict.fromkeys(it for it in ways if it and it.link == link))
             self._stopped(flow, link)
 
     def _stopped(self, flow: Flow, link: LinkId) -> None:

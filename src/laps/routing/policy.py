@@ -87,11 +87,19 @@ class PolicyInForce:
         return known
 
     def named_way(self, name: TrackName | None, terms: Terms, node_id: NodeId) -> Way | None:
-        """The Vias that the policy names for a track on its way to a node, in order."""
+        """The Vias that the policy names for a track on its way to a node, in order.
+
+        A relay that is one of them itself is past those before it, and the way ends at the node.
+        """
         if self.policy is None or name is None:
             return None
         regions = self.region_of(self._self_id), self.region_of(node_id)
-        return self.policy.way_of(track_pattern_text(name), terms.service, *regions)
+        way = self.policy.way_of(track_pattern_text(name), terms.service, *regions)
+        if way is not None and self._self_id in way:
+            way = way[way.index(self._self_id) + 1 :] or None
+        if way is not None and node_id in way:
+            way = way[: way.index(node_id)]
+        return way
 
     # -- nodes and links ---------------------------------------------------------------------------
 

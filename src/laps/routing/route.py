@@ -29,9 +29,9 @@ from laps.routing.flows import FromClient, FromPeer, Route
 from laps.routing.plan import NO_PLAN
 from laps.routing.policy import track_pattern_text
 from laps.routing.selection import peer_text, preference, why
-from laps.routing.terms import Onward
+from laps.routing.terms import NOTHING, Onward
 from laps.routing.ways import Ways, way_of
-from laps.types import format_node_id
+from laps.types import MAX_VIAS, format_node_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -161,15 +161,29 @@ class Router:
             flow.terms.inside,
             flow.terms.avoid,
             tuple((way, tuple(to)) for way, to in sorted(ways.items())),
-            (*flow.passed, self._self_id) if ways or flow.terms.is_bound else (),
+            (*flow.passed, self._self_id)[-MAX_VIAS:] if ways or flow.terms.is_bound else (),
         )
         return None if told.says_nothing else told
 
     def forbids(self, flow: Flow, route: Route) -> bool:
         """Whether a flow may not take a way that it took until now."""
-        if route.path is None:
+        if route.path is None or route.link is None:
             return False
-        return self._policy.against_way(flow.terms, way_of(route.path)) is not None
+        way = way_of(route.path)
+        if flow.terms.is_bound and len(way) > 1 and not self._neighbours.takes_terms(route.link):
+            return True
+        return self._policy.against_way(flow.terms, way) is not None
+
+    def onward_again(self, flow: Flow, link: LinkId, told: Onward | None) -> Onward | None:
+        """What a peer is told of a set of before, as the terms are now; its ways are the same."""
+        if not self._neighbours.takes_terms(link):
+            return told
+        terms, before = flow.terms, told or NOTHING
+        passed = before.passed or ((*flow.passed, self._self_id) if terms.is_bound else ())
+        again = Onward(
+            terms.service, terms.order, terms.inside, terms.avoid, before.ways, passed[-MAX_VIAS:]
+        )
+        return told if told is None and again.says_nothing else again
 
     # -- the decision ------------------------------------------------------------------------------
 

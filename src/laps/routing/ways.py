@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from laps.infobase.nodes import PathCandidate
 from laps.routing.conditions import MARGIN
 from laps.routing.flows import FromPeer
-from laps.types import NodeInfo, NodePathItem, NodeType
+from laps.types import MAX_VIAS, NodeInfo, NodePathItem, NodeType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +77,7 @@ class Ways:
         way = way_of(path)
         link = self._neighbours.data_link(path.peer_id, flow.serial)
         assert link is not None  # noqa: S101 - data can be sent to the peer
-        nameable = len(way) == 1 or self._neighbours.takes_terms(link)
+        nameable = len(way) == 1 or (_fits(way) and self._neighbours.takes_terms(link))
         return Candidate(path, way, link, self._loss(way), nameable)
 
     def found(
@@ -94,7 +94,7 @@ class Ways:
         seen = {it.way for it in known}
         barred = (*flow.passed, *(() if origin is None else (origin,)))
         for reach in self._reaches(flow, node_id, barred, vias, is_weighed=is_weighed):
-            if reach is None or reach.way in seen:
+            if reach is None or reach.way in seen or not _fits(reach.way):
                 continue
             seen.add(reach.way)
             link = self._neighbours.data_link(reach.way[0], flow.serial)
@@ -212,6 +212,11 @@ class CalmByVias(Calm):
             if info is None or info.type is not NodeType.VIA:
                 return False
         return super().node(node_id, transit=transit)
+
+
+def _fits(way: Way) -> bool:
+    """Whether the next relay, the first of a way, can be told what follows before the last."""
+    return len(way) <= MAX_VIAS + 2
 
 
 def way_of(path: PathCandidate) -> Way:

@@ -253,6 +253,10 @@ class Outgoing:
         self._end()
         self.link.transmit_frame(self._receive_reset, code)
 
+    def abort(self, code: int) -> None:
+        """As `LinkStream.abort`: nothing waits here."""
+        self.reset(code)
+
     def arrive(self, data: bytes, fin: bool, apart: bool) -> None:
         """Put a chunk on its way, to be read no earlier than those before."""
         link, tail = self.link, self.tail

@@ -4,7 +4,7 @@ import struct
 from typing import Final
 
 from laps.errors import InvalidEncoding
-from laps.types import NodeId, SnsId, TrackKey
+from laps.types import MAX_NAME_BYTES, MAX_REGIONS, MAX_VIAS, NodeId, SnsId, TrackKey
 from laps.wire.buffer import Cursor, encode_varint
 from laps.wire.extension_fields import (
     ExtensionType,
@@ -15,11 +15,6 @@ from laps.wire.extension_fields import (
 )
 from laps.wire.peering import Codec, Message
 
-# A word that an operator types.
-MAX_NAME_LENGTH: Final = 64
-MAX_REGIONS: Final = 64
-# Further than any network of relays is wide.
-MAX_VIAS: Final = 32
 MAX_REASON_LENGTH: Final = 1024
 # As many nodes as the longest message holds.
 MAX_WAYS: Final = 100_000
@@ -42,7 +37,7 @@ class SetTerms(Message, frozen=True):
     ways: tuple[tuple[Way, tuple[NodeId, ...]], ...]
     """What lies between the receiver and nodes of the set; the receiver chooses for others."""
     passed: Way
-    """The relays that the data has passed."""
+    """The relays that the data has passed; there is one at least where ways are named."""
 
 
 class PolicyRefusal(Message, frozen=True):
@@ -77,20 +72,20 @@ def _decode_nodes(cursor: Cursor, field: str, most: int) -> Way:
 
 def _encode_regions(regions: tuple[str, ...], field: str) -> bytes:
     check_most(f"{field}_count", len(regions), MAX_REGIONS)
-    texts = [encode_text(region, field, MAX_NAME_LENGTH) for region in regions]
+    texts = [encode_text(region, field, MAX_NAME_BYTES) for region in regions]
     return b"".join((encode_varint(len(regions)), *texts))
 
 
 def _decode_regions(cursor: Cursor, field: str) -> tuple[str, ...]:
     count = decode_count(cursor, f"{field}_count", 1, MAX_REGIONS)
-    return tuple(decode_text(cursor, field, MAX_NAME_LENGTH) for _ in range(count))
+    return tuple(decode_text(cursor, field, MAX_NAME_BYTES) for _ in range(count))
 
 
 def _encode_set_terms(message: SetTerms) -> bytes:
     check_most("passed_count", len(message.passed), MAX_VIAS)
     parts = [
         struct.pack(">IB", message.sns_id, message.order),
-        encode_text(message.service, "service", MAX_NAME_LENGTH),
+        encode_text(message.service, "service", MAX_NAME_BYTES),
         _encode_regions(message.inside, "inside"),
         _encode_regions(message.avoid, "avoid"),
         _encode_nodes(message.passed),
@@ -104,7 +99,7 @@ def _encode_set_terms(message: SetTerms) -> bytes:
 
 def _decode_set_terms(cursor: Cursor) -> SetTerms:
     sns_id, order = SnsId(cursor.u32("sns_id")), cursor.u8("order")
-    service = decode_text(cursor, "service", MAX_NAME_LENGTH)
+    service = decode_text(cursor, "service", MAX_NAME_BYTES)
     inside, avoid = _decode_regions(cursor, "inside"), _decode_regions(cursor, "avoid")
     passed = _decode_nodes(cursor, "passed_count", MAX_VIAS)
     count = decode_count(cursor, "way_count", 2, MAX_WAYS)
@@ -112,6 +107,8 @@ def _decode_set_terms(cursor: Cursor) -> SetTerms:
     for _ in range(count):
         vias = _decode_nodes(cursor, "via_count", MAX_VIAS)
         ways.append((vias, _decode_nodes(cursor, "node_count", MAX_WAYS)))
+    if ways and not passed:
+        raise InvalidEncoding("passed_count 0: whoever names ways has passed the data on itself")
     return SetTerms(sns_id, service, order, inside, avoid, tuple(ways), passed)
 
 

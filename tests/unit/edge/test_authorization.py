@@ -14,6 +14,7 @@ from laps.auth.paths import read_paths
 from laps.edge import reviewing
 from laps.edge.access import Tokens
 from laps.edge.authority import Authority
+from laps.policy import policy_from_mapping
 from laps.wire.moqt.codes import DoneCode, RequestCode, SessionCode
 from laps.wire.moqt.dialect import DRAFT14, DRAFT16
 from laps.wire.moqt.messages import (
@@ -141,6 +142,22 @@ def test_a_relay_without_keys_asks_nobody() -> None:
     app = net.app(net.relay("1:1"))
     app.publish("demo/t")
     assert isinstance(app.heard[-1], PublishOk)
+
+
+@BOTH
+def test_a_relay_without_keys_looks_at_no_token_where_policy_binds_tracks(dialect: Dialect) -> None:
+    net = MoqtNet()
+    relay = net.relay("1:1", region="eu")
+    net.edge(relay)
+    rules = {"rule": [{"tracks": "clinic/*", "inside": ["us"]}]}
+    relay.follow_policy(policy_from_mapping(rules, "a test"), net.now)
+    shown = Token(TokenAlias.USE_VALUE, None, OUT_OF_BAND, b"of another relay")
+    app = net.app(relay, dialect, setup=False).start(tokens=(shown,))
+    assert app.closed is None
+    app.subscribe("demo/t", tokens=(shown,))
+    assert not errors(app)
+    app.subscribe("clinic/t", tokens=(shown,))
+    assert errors(app) == [RequestCode.UNAUTHORIZED]
 
 
 # -- requests --------------------------------------------------------------------------------------

@@ -610,6 +610,21 @@ def test_of_a_source_that_is_lost_all_that_came_is_sent_before_the_reset() -> No
     assert bench.pipe.resets[1:] == [(1, ResetCode.SESSION_CLOSED)]
 
 
+def test_of_a_stream_that_may_go_on_no_more_nothing_that_waits_is_sent() -> None:
+    bench = Bench()
+    stream = bench.egress.open(5)
+    stream.write(b"sent")
+    bench.stall()
+    stream.write(b"waits")
+    stream.abort(ResetCode.SESSION_CLOSED)
+    assert bench.pipe.resets == [(1, ResetCode.SESSION_CLOSED)]
+    assert not stream.write(b"too late")
+    bench.pipe.buffered_bytes = 0
+    bench.egress.writable()
+    assert bench.pipe.written == [(1, b"sent")]
+    assert bench.egress.queued_bytes == 0
+
+
 def test_what_is_too_old_is_not_sent_for_a_source_that_is_lost_either() -> None:
     bench = Bench()
     bench.stall()

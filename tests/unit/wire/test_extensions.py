@@ -133,7 +133,7 @@ messages: st.SearchStrategy[Message] = st.one_of(
         regions,
         regions,
         st.lists(st.tuples(vias, vias), max_size=3).map(tuple),
-        vias,
+        st.lists(node_ids, min_size=1, max_size=3).map(tuple),
     ),
     st.builds(
         PolicyRefusal,
