@@ -13,6 +13,8 @@ nearest exchange: no place in space can tell it, since it does not become less i
 from __future__ import annotations
 
 import math
+from collections import deque
+from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from laps.types import Coordinates
@@ -32,6 +34,14 @@ HEIGHT_LEAST_MS: Final = 0.01
 MOST_STEP_MS: Final = 50.0
 # What no packet on earth takes: the process slept, or somebody lies.
 MOST_RTT_MS: Final = 1000.0
+
+# What one node says of itself may be a lie. A round trip that agrees with the places much less than
+# those of the other nodes do is left aside, unless most of the latest are like that: then it is
+# this node that is elsewhere.
+LATEST: Final = 24
+ENOUGH: Final = 8
+ALWAYS_TAKEN: Final = 0.25
+OUTLYING: Final = 4.0
 
 MOST_MS: Final = 1000.0
 "As far from the middle as a place may be."
@@ -59,6 +69,10 @@ class Vivaldi:
     def __init__(self, rng: Random) -> None:
         self.place = NOWHERE
         self.samples = 0
+        self.outliers = 0
+        "Round trips that were left aside."
+        self._wrong: deque[float] = deque(maxlen=LATEST)
+        "By how much of each of the latest round trips the places were wrong."
         self._rng = rng
 
     def sample(self, other: Coordinates, rtt_ms: float) -> None:
@@ -70,6 +84,12 @@ class Vivaldi:
         apart = _apart(here, other)
         expected = apart + here.height_ms + other.height_ms
         weight = here.error / (here.error + max(other.error, LEAST_ERROR))
+        disagrees = abs(expected - rtt_ms) / max(expected, rtt_ms)
+        is_outlier = self._is_outlier(disagrees)
+        self._wrong.append(disagrees)
+        if is_outlier:
+            self.outliers += 1
+            return
         wrong = min(1.0, abs(expected - rtt_ms) / rtt_ms)
         counts = ERROR_WEIGHT * weight
         error = min(1.0, max(LEAST_ERROR, wrong * counts + here.error * (1 - counts)))
@@ -82,6 +102,12 @@ class Vivaldi:
             height = min(max(height, HEIGHT_LEAST_MS), rtt_ms)
         x, y, z = (_within(at + step * part) for at, part in zip(_point(here), along, strict=True))
         self.place = Coordinates(x, y, z, height, error)
+
+    def _is_outlier(self, disagrees: float) -> bool:
+        """Whether a round trip agrees with the places much less than the latest ones."""
+        if disagrees <= ALWAYS_TAKEN or len(self._wrong) < ENOUGH:
+            return False
+        return disagrees > OUTLYING * median(self._wrong)
 
     def _direction(
         self, here: Coordinates, other: Coordinates, apart: float

@@ -107,6 +107,48 @@ def test_coordinates_that_somebody_lies_about_throw_nobody_far() -> None:
         assert LEAST_ERROR <= before.error <= 1
 
 
+@pytest.mark.parametrize("liars", [0, 1, 3])
+def test_coordinates_of_the_others_stay_true_while_some_lie(liars: int) -> None:
+    rng = Random(1)
+    points = [(rng.uniform(0, 100), rng.uniform(0, 60)) for _ in range(13)]
+    nodes = [Vivaldi(Random(number)) for number in range(13 - liars)]
+    lie = Coordinates(MOST_MS, MOST_MS, -MOST_MS, 0.01, 0.0)
+    for _ in range(400):
+        for number, node in enumerate(nodes):
+            other = rng.randrange(13)
+            if other != number:
+                place = nodes[other].place if other < len(nodes) else lie
+                node.sample(place, 2 + math.dist(points[number], points[other]))
+    wrong = [
+        abs(distance_ms(a.place, b.place) / (2 + math.dist(points[one], points[two])) - 1)
+        for one, a in enumerate(nodes)
+        for two, b in enumerate(nodes[:one])
+    ]
+    assert median(wrong) < 0.1
+    assert all(node.place.error < 0.3 for node in nodes)
+    assert all(node.outliers > 0 for node in nodes) is (liars > 0)
+
+
+def test_coordinates_follow_a_node_that_is_elsewhere_by_now() -> None:
+    points = [(float(10 * number), float(number * number)) for number in range(8)]
+    nodes, rng = [Vivaldi(Random(number)) for number in range(8)], Random(2)
+
+    def meet(rounds: int) -> None:
+        for _ in range(rounds):
+            for number, node in enumerate(nodes):
+                other = rng.randrange(8)
+                if other != number:
+                    rtt_ms = 2 + math.dist(points[number], points[other])
+                    node.sample(nodes[other].place, rtt_ms)
+
+    meet(300)
+    points[0] = (200.0, -50.0)
+    meet(600)
+    for number in range(1, 8):
+        there_ms = distance_ms(nodes[0].place, nodes[number].place)
+        assert there_ms == pytest.approx(2 + math.dist(points[0], points[number]), rel=0.25)
+
+
 def test_the_globe() -> None:
     assert on_globe_km(NEW_YORK, SEATTLE) == pytest.approx(3870, rel=0.01)
     assert on_globe_km(LISBON, SYDNEY) == pytest.approx(18_180, rel=0.01)

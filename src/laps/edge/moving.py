@@ -67,7 +67,13 @@ FOLLOW_S: Final = 10.0
 # A load that has counted for this long is no burst.
 FULL_S: Final = 10.0
 
+# A client goes within some seconds, and some later the load is measured without it.
+SHOWS_S: Final = 10.0
+
 MINUTE_S: Final = 60.0
+
+# Of very many clients a full relay asks one in so many a minute, if that is more than its limit.
+FULL_PART: Final = 20
 
 
 class Standing(StrEnum):
@@ -143,8 +149,8 @@ class Moving:
         self._cases: dict[EdgeClient, Case] = {}
         self._asked: deque[tuple[EdgeClient, Case]] = deque()
         "Those that may still go, the first that was asked first."
-        self._moves: deque[float] = deque()
-        "When clients were asked within the last minute."
+        self._moves: deque[tuple[float, int]] = deque()
+        "When clients were asked within the last minute, and how many there were."
         self._round: Iterator[EdgeClient] | None = None
         "Those that are still to be looked at; None between two rounds."
         self._full_at: float | None = None
@@ -198,7 +204,7 @@ class Moving:
             self._next_at = now + LOOK_S
             self._neighbours.look()
             self._look_at_load(now)
-            while self._moves and self._moves[0] <= now - MINUTE_S:
+            while self._moves and self._moves[0][0] <= now - MINUTE_S:
                 self._moves.popleft()
         self._due_at = self._next_at if self._look(now) else now + NEXT_S
 
@@ -271,11 +277,21 @@ class Moving:
 
     @property
     def _may_move(self) -> bool:
-        return len(self._moves) < self._settings.per_minute
+        """Whether another may be asked: a relay that is full asks a part of many."""
+        most = self._settings.per_minute
+        if self.is_full:
+            most = max(most, len(self._clients) // FULL_PART)
+        return len(self._moves) < most
 
     def _sheds(self, now: float) -> bool:
-        """Whether a client may be sent away for the load: one a second, as that takes effect."""
-        return self.is_full and not (self._moves and now - self._moves[-1] < LOOK_S)
+        """Whether a client may be sent away for the load: one a second, as that takes effect.
+
+        Whoever was asked just now leaves room that is not measured yet.
+        """
+        if not self.is_full or (self._moves and now - self._moves[-1][0] < LOOK_S):
+            return False
+        leaving = sum(1 / max(1, count) for at, count in self._moves if now - at < SHOWS_S)
+        return self._neighbours.load * (1.0 - leaving) >= TAKES_BELOW
 
     def _may_go(self, client: EdgeClient) -> bool:
         """Whether a client only subscribes, and could follow."""
@@ -363,7 +379,7 @@ class Moving:
         case.advance(Standing.ASKED)
         case.target, case.target_at, case.why = target, now, why
         self._asked.append((client, case))
-        self._moves.append(now)
+        self._moves.append((now, len(self._clients)))
         self._note(case, "client_moved", str(there.address), why, now)
         client.go_away(there.address)
         return there.address

@@ -127,5 +127,8 @@ class Neighbours:
 
     @property
     def load(self) -> float:
-        """How full we are ourselves."""
-        return self._relay.weighing.conditions.load(self._relay.id)
+        """How full we are ourselves: as it counts, or less where we are less full by now."""
+        relay = self._relay
+        held = relay.weighing.conditions.load(relay.id)
+        own = relay.extensions.metrics.get(relay.id)
+        return held if own is None else min(held, fullness(own))

@@ -100,6 +100,9 @@ class _Walk:
                 self._roles.setdefault(peer.node, peer.role)
                 if peer.on_demand:
                     self._on_demand[node, peer.node] = peer.on_demand
+                    # The other side uses it too, and does not know why it is there.
+                    why = f"{node} dialled it: {peer.on_demand}"
+                    self._on_demand.setdefault((peer.node, node), why)
                 if peer.srtt_us:
                     self._srtts[node, peer.node] = peer.srtt_us
         for node, own in (await relays.ask(lambda api: api.get(Node))).items():

@@ -63,6 +63,9 @@ SURE: Final = 0.5
 # A Via this full is named only after all others.
 FULL: Final = 0.8
 BEST_VIAS: Final = 3
+# Two Vias are alike as long as one is no more than this many times the burden of the other: round
+# trips vary, and every other order would be news to the whole network.
+ALIKE: Final = 1.2
 
 
 class Known(Protocol):
@@ -99,6 +102,8 @@ class Places:
         self._graph = known.graph
         self._journal = journal
         self._settings = settings
+        self._best_vias: tuple[NodeId, ...] = ()
+        "As others were told last."
         self._told: Coordinates | None = None
         "Our place as others were told last."
         self._doubts: dict[NodeId, set[NodeId]] = {}
@@ -169,9 +174,7 @@ class Places:
 
     def complete(self, metrics: NodeMetrics) -> NodeMetrics:
         """Our own metrics, with what is known here of other nodes and of our place."""
-        vias = [it for it in metrics.reachability if self._is_via(it.node_id)]
-        vias.sort(key=lambda it: (*self._burden(it.node_id, it.srtt_us), it.node_id))
-        best_vias = tuple(it.node_id for it in vias[:BEST_VIAS])
+        best_vias = self._best_vias = self._choose_vias(metrics)
         if not self._settings.enabled:
             return replace(metrics, best_vias=best_vias)
         return replace(
@@ -180,6 +183,24 @@ class Places:
             coordinates=self._place_to_tell(),
             candidates=self.probing.best(MAX_CANDIDATES),
         )
+
+    def _choose_vias(self, metrics: NodeMetrics) -> tuple[NodeId, ...]:
+        """Our best Vias, and the same as last time where others are hardly better."""
+        burdens = {
+            it.node_id: self._burden(it.node_id, it.srtt_us)
+            for it in metrics.reachability
+            if self._is_via(it.node_id)
+        }
+        best = tuple(sorted(burdens, key=lambda it: (burdens[it], it))[:BEST_VIAS])
+        before = self._best_vias
+        if len(before) != len(best) or not burdens.keys() >= set(before):
+            return best
+        pairs = zip(before, best, strict=True)
+        are_alike = all(
+            burdens[a][0] == burdens[b][0] and burdens[a][1] <= ALIKE * burdens[b][1]
+            for a, b in pairs
+        )
+        return before if are_alike else best
 
     # -- time --------------------------------------------------------------------------------------
 

@@ -12,8 +12,11 @@ now and then:
 
 A shell sends the trains in `outgoing` and says what became of them: `sent`, `answered`. What it
 cannot send, because a name has no address, it does not. How much is probed is bounded, in nodes
-and in packets a second, and a node that never answers is probed ever more seldom: it may be that
-somebody named the address of another.
+and in packets a second.
+
+It may be that somebody names the address of another. So there is one candidate for an address,
+however many nodes name it, and hosts where nobody has ever answered are probed ever more seldom,
+under whatever names and ports.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from dataclasses import dataclass, field
 from heapq import nsmallest
 from itertools import islice
 from statistics import median_low
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laps.types import Candidate, NodeType
 
@@ -70,6 +73,9 @@ TURNING: Final = 4
 
 # Answers closer together than this cannot be told apart from those that were read together.
 LEAST_SPREAD_S: Final = 0.0002
+
+# Hosts where nobody has answered yet are remembered, the latest of them.
+MOST_SILENT: Final = 1000
 
 NUMBERS: Final = 1 << 64
 
@@ -126,6 +132,10 @@ class Probed:
     widths_bps: deque[int] = field(default_factory=lambda: deque(maxlen=MOST_WIDTHS))
     "What the last trains showed the path to carry."
 
+    def waits(self, now: float) -> bool:
+        """Whether nobody has answered yet, and it is not asked for now."""
+        return self.rtt_ms is None and self.again_at > now
+
     @property
     def loss(self) -> float:
         """The share of the last probes that nobody answered."""
@@ -136,6 +146,17 @@ class Probed:
         """What the path loses at least, whatever was lost by chance."""
         beyond = self.results.count(False) - BY_CHANCE
         return beyond / len(self.results) if beyond > 0 else 0.0
+
+
+class _Silence(NamedTuple):
+    """A host where nobody has ever answered."""
+
+    trains: int
+    again_at: float
+    "When it may be sent the next one."
+
+
+_NO_SILENCE: Final = _Silence(0, 0.0)
 
 
 class Probing:
@@ -168,6 +189,8 @@ class Probing:
         self._settings = settings
         self._rng = rng
         self._candidates: dict[NodeId, Probed] = {}
+        self._silent: dict[str, _Silence] = {}
+        "By host; the one that was probed last is the last."
         self._unseen: Iterator[NodeId] = iter(())
         "Nodes that were not looked at in this round."
         self._waiting: dict[int, Train] = {}
@@ -303,14 +326,37 @@ class Probing:
         it.results.extend([True] * len(arrived) + [False] * (train.size - len(arrived)))
         if not arrived:
             it.unanswered = min(it.unanswered + 1, 16)
+            self._is_silent(it, train.sent_at)
             return
         it.unanswered = 0
+        self._silent.pop(_host(it.contact), None)
         rtt_ms = 1000 * (arrived[0] - train.sent_at)
         it.rtt_ms = rtt_ms if it.rtt_ms is None else it.rtt_ms + SMOOTHING * (rtt_ms - it.rtt_ms)
         self.measured.append((it.node_id, rtt_ms))
         if len(arrived) > 2:
             spread_s = max(arrived[-1] - arrived[0], LEAST_SPREAD_S)
             it.widths_bps.append(round((len(arrived) - 1) * PROBE_BITS / spread_s))
+
+    def _is_silent(self, it: Probed, at: float) -> None:
+        """Nobody has answered at a host, and nobody has before: it is left alone for longer."""
+        if it.rtt_ms is not None:
+            return
+        host = _host(it.contact)
+        known = self._silent.pop(host, None)
+        trains = 1 if known is None else min(known.trains + 1, 16)
+        if len(self._silent) >= MOST_SILENT:
+            del self._silent[next(iter(self._silent))]
+        again_at = at + min(MOST_EACH_S, EACH_S * 2.0**trains)
+        self._silent[host] = _Silence(trains, again_at)
+        others = [
+            other
+            for other in self._candidates.values()
+            if other is not it and other.rtt_ms is None and _host(other.contact) == host
+        ]
+        for other in others:
+            other.again_at = max(other.again_at, again_at)
+        if others:  # one of them may be there, and comes first
+            it.again_at = max(it.again_at, again_at + EACH_S)
 
     # -- who is a candidate ------------------------------------------------------------------------
 
@@ -328,10 +374,16 @@ class Probing:
         # To be rid of the nearest first is not wanted either: who came first goes first.
         infos = [info for node_id in seen if (info := self._nodes.info(node_id)) is not None]
         infos = [info for info in infos if self._may_probe(info)]
-        for info in nsmallest(self._settings.count, infos, key=self._rank):
-            if len(self._candidates) >= self._settings.count and not self._make_room(info, now):
+        contacts = {it.contact for it in self._candidates.values()}
+        for info in nsmallest(self._settings.count, infos, key=lambda it: self._rank(it, now)):
+            again_at = self._again_at(info)
+            is_full = len(self._candidates) >= self._settings.count
+            if info.contact in contacts or (is_full and again_at > now):
+                continue
+            if is_full and not self._make_room(info, now):
                 break
-            self._candidates[info.id] = Probed(info.id, info.contact, now, now)
+            contacts.add(info.contact)
+            self._candidates[info.id] = Probed(info.id, info.contact, now, max(now, again_at))
 
     def _may_probe(self, info: NodeInfo) -> bool:
         """Whether a node may be asked: a Stub is behind a NAT, and a peer is known by its link."""
@@ -343,10 +395,15 @@ class Probing:
             and self._policy.may_peer(info.id)
         )
 
-    def _rank(self, info: NodeInfo) -> tuple[bool, bool, float]:
+    def _rank(self, info: NodeInfo, now: float) -> tuple[bool, bool, bool, float]:
         """The lowest are the most useful to know of; of those that are alike any."""
         is_via = info.type is NodeType.VIA
-        return not self._is_wanted(info.id), not is_via, self._rng.random()
+        is_silent = self._again_at(info) > now
+        return is_silent, not self._is_wanted(info.id), not is_via, self._rng.random()
+
+    def _again_at(self, info: NodeInfo) -> float:
+        """When a node that is no candidate yet may be probed, for the silence of its host."""
+        return self._silent.get(_host(info.contact), _NO_SILENCE).again_at
 
     def _is_wanted(self, node_id: NodeId) -> bool:
         return node_id in self.wanted or node_id in self.vias
@@ -356,10 +413,15 @@ class Probing:
         others = [it for it in self._candidates.values() if not self._is_wanted(it.node_id)]
         if not others:
             return False
-        oldest = min(others, key=lambda it: (it.since_at, it.node_id))
-        if not self._is_wanted(info.id):
+        oldest = min(others, key=lambda it: (not it.waits(now), it.since_at, it.node_id))
+        if not self._is_wanted(info.id) and not oldest.waits(now):
             if now - oldest.since_at < TURN_S or now - self._turned_at < TURN_S / TURNING:
                 return False
             self._turned_at = now
         del self._candidates[oldest.node_id]
         return True
+
+
+def _host(contact: str) -> str:
+    """Whose machine it is: the contact without its port."""
+    return contact.rpartition(":")[0] or contact

@@ -574,6 +574,34 @@ def test_moving_away_from_a_relay_that_is_full_until_it_is_well_below() -> None:
     assert coast.counters(1).asked_for_load == count
 
 
+def test_moving_from_a_full_relay_counts_whoever_it_has_asked_as_gone() -> None:
+    coast = Coast(settings=replace(SETTINGS, per_minute=60))
+    coast.publish("demo/t")
+    apps = [coast.viewer(1, "demo/t") for _ in range(8)]
+    coast.run(FAST_S)
+    coast.loads[coast.east[0]] = FULL
+    for _ in range(40):
+        coast.run(0.5)
+        if any(map(sent_to, apps)):
+            break
+    coast.run(6.0)
+    # The load is what it was; five eighths of 95 % are less than 60 %.
+    assert len([app for app in apps if sent_to(app)]) == 3
+
+
+def test_moving_from_a_full_relay_with_many_clients_is_not_held_to_a_few_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(moving, "FULL_PART", 2)
+    coast = Coast(settings=replace(SETTINGS, per_minute=1))
+    coast.publish("demo/t")
+    apps = [coast.viewer(1, "demo/t") for _ in range(8)]
+    coast.run(FAST_S)
+    coast.loads[coast.east[0]] = FULL
+    coast.run(70.0)
+    assert len([app for app in apps if sent_to(app)]) >= 4
+
+
 def test_moving_sends_nobody_from_a_full_relay_to_another_that_is_full() -> None:
     coast = Coast(3)
     coast.publish("demo/t")

@@ -210,6 +210,25 @@ def test_best_vias_are_the_nearest_that_have_room(world: World) -> None:
     assert world.places.probing.vias == {NEAR}, "what others would be reached by is worth knowing"
 
 
+def test_best_vias_stay_as_told_while_others_are_hardly_better(world: World) -> None:
+    for node_id in (NEAR, FAR):
+        world.peer(node_id, 10, node_type=NodeType.VIA)
+
+    def told(near_ms: float, far_ms: float) -> tuple[NodeId, ...]:
+        pairs = ((NEAR, near_ms), (FAR, far_ms))
+        reached = tuple(Reachability(it, round(1000 * ms), 0.0) for it, ms in pairs)
+        metrics = NodeMetrics(0, SELF, 0.0, 0, 0, reachability=reached)
+        return world.places.complete(metrics).best_vias
+
+    assert told(10, 11) == (NEAR, FAR)
+    for near_ms, far_ms in ((11, 10), (10, 11), (11.5, 10), (10, 10)):
+        assert told(near_ms, far_ms) == (NEAR, FAR)
+    assert told(13, 10) == (FAR, NEAR)
+    assert told(10, 11) == (FAR, NEAR)
+    world.tell(FAR, load=0.9)
+    assert told(13, 10) == (NEAR, FAR), "it is too full"
+
+
 # -- who is elsewhere ------------------------------------------------------------------------------
 
 

@@ -390,3 +390,49 @@ def test_probing_that_is_off_does_nothing() -> None:
     assert world.probing.deadline() is None
     world.probing.tick(1e9)
     assert not world.probing.outgoing
+
+
+def test_probing_is_not_to_be_aimed_at_a_third_party() -> None:
+    world = World()
+    for number in range(10, 40):
+        world.know(number)
+    world.pass_time(120.0)
+    world.sent.clear()
+    alive: list[NodeId] = []
+    for minute in range(60):
+        if minute % 5 == 0:  # new names, of the same host, at one port and at others
+            for node_id in alive:
+                world.forget(node_id)
+            first = 1000 + 30 * minute
+            alive = [
+                world.know(
+                    first + it, NodeType.VIA, f"198.51.100.9:{443 if it % 2 else first + it}"
+                )
+                for it in range(30)
+            ]
+            world.deaf |= set(alive)
+        world.pass_time(60.0)
+    aimed = [train for _, train in world.sent if train.contact.startswith("198.51.100.9:")]
+    assert 1 <= len(aimed) <= 24, "as to one node that never answers"
+    assert sum(it.rtt_ms is not None for it in world.probing) >= len(world.probing) - 2
+    assert len(world.sent) > 600, "others are probed as before"
+
+
+def test_probing_has_one_candidate_for_an_address() -> None:
+    world = World()
+    for number in range(10, 20):
+        world.know(number, contact="192.0.2.7:33434")
+    world.pass_time(60.0)
+    assert len(world.probing) == 1
+
+
+def test_probing_a_host_that_has_answered_waits_for_none_of_its_other_ports() -> None:
+    world = World()
+    silent = world.know(10, contact="192.0.2.7:1")
+    world.deaf.add(silent)
+    world.pass_time(60.0)
+    there = world.know(11, contact="192.0.2.7:2")
+    world.pass_time(MOST_EACH_S)
+    found = world.probing.probed(there)
+    assert found is not None
+    assert found.rtt_ms is not None
