@@ -92,6 +92,14 @@ def test_a_session_on_demand_and_the_class_of_the_track_are_told() -> None:
     assert words in drawn(story)
 
 
+def test_a_session_on_demand_is_told_where_data_comes_by_it_too() -> None:
+    net = simple_line()
+    row = next(it for it in net.apis["1:2"].views["peers"]["peers"] if it["node"] == "1:1")
+    row["on_demand"] = "60 ms to it, and 20 would do"
+    words = "a session on demand: 1:2 dialled it: 60 ms to it, and 20 would do"
+    assert hop_of(explain(net), "1:2").notes == [words]
+
+
 def test_what_policy_refuses_is_told_with_the_reason() -> None:
     net = simple_line()
     net.apis["1:1"].views["fib"]["fib"].clear()
