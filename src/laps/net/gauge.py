@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Protocol
 
+from laps.net.losses import Losses, Sent
 from laps.types import NodeMetrics, Reachability
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from laps.config import NodeConfig
+    from laps.infobase.nodes import SessionId
     from laps.net.link import QuicLink
     from laps.relay.relay import Relay
-    from laps.types import Address
+    from laps.types import Address, NodeId
 
 
 class Carrying(Protocol):
@@ -39,7 +41,8 @@ class Gauge:
         self._client_address = "" if client_address is None else str(client_address)
         self._at = time.monotonic()
         self._worked_s = time.process_time()
-        self._sent: dict[int, tuple[int, int]] = {}
+        self._sent_bytes: dict[SessionId, int] = {}
+        self._losses = Losses()
 
     def leave(self) -> None:
         """From now on no more clients are wanted."""
@@ -77,31 +80,21 @@ class Gauge:
     def _read_links(
         self, relay: Relay, links: Iterable[QuicLink]
     ) -> tuple[int, list[Reachability]]:
-        before, self._sent = self._sent, {}
+        before, self._sent_bytes = self._sent_bytes, {}
         sent_bytes = 0
-        paths: dict[int, Reachability] = {}
+        srtts_us: dict[NodeId, int] = {}
+        counted: list[Sent] = []
         for link in links:
             stats = link.connection.stats()
-            self._sent[link.id] = stats.sent_bytes, stats.lost_packets
-            bytes_before, lost_before = before.get(link.id, (0, 0))
-            sent = stats.sent_bytes - bytes_before
-            sent_bytes += sent
+            self._sent_bytes[link.id] = stats.sent_bytes
+            sent_bytes += stats.sent_bytes - before.get(link.id, 0)
             node_id = relay.links.node_of(link.id)
             # Ways for data are found by what is told here: a link for control alone is none.
             if node_id is None or not relay.links.sends_data(node_id):
                 continue
             if relay.peers[node_id].is_stub:
                 continue
-            loss = loss_of(stats.lost_packets - lost_before, sent, stats.udp_payload_bytes)
-            known = paths.get(node_id)
-            if known is None or stats.srtt_us < known.srtt_us:
-                paths[node_id] = Reachability(node_id, stats.srtt_us, loss)
-        return sent_bytes, list(paths.values())
-
-
-def loss_of(lost_packets: int, sent_bytes: int, udp_payload_bytes: int) -> float:
-    """The share of packets lost, 0 to 1; QUIC counts bytes that it sent, and not packets."""
-    packets = sent_bytes / max(udp_payload_bytes, 1)
-    # A packet that was held to be lost and comes after all is taken off again.
-    lost = max(0, lost_packets)
-    return lost / packets if packets > lost else float(lost > 0)
+            counted.append(Sent(link.id, node_id, stats.sent_packets, stats.lost_packets))
+            srtts_us[node_id] = min(stats.srtt_us, srtts_us.get(node_id, stats.srtt_us))
+        lost = self._losses.read(counted)
+        return sent_bytes, [Reachability(it, srtts_us[it], loss) for it, loss in lost.items()]
