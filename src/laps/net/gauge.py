@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import time
+from heapq import nlargest
 from typing import TYPE_CHECKING, Protocol
 
+from laps.infobase.metrics import NOTABLE
 from laps.net.losses import Losses, Sent
-from laps.types import NodeMetrics, Reachability
+from laps.relay.link_capacity import LinkCapacity
+from laps.types import FullLink, NodeMetrics, Reachability
+from laps.wire.metric_fields import MAX_FULL_LINKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -41,7 +45,9 @@ class Gauge:
         self._client_address = "" if client_address is None else str(client_address)
         self._at = time.monotonic()
         self._worked_s = time.process_time()
-        self._sent_bytes: dict[SessionId, int] = {}
+        self._counted: dict[SessionId, tuple[int, float]] = {}
+        "Bytes that each link has sent, and how long data waited for it."
+        self._capacities: dict[NodeId, LinkCapacity] = {}
         self._losses = Losses()
 
     def leave(self) -> None:
@@ -54,7 +60,7 @@ class Gauge:
         passed = max(now - self._at, 1e-3)
         load = min(1.0, (worked_s - self._worked_s) / passed)
         self._at, self._worked_s = now, worked_s
-        sent_bytes, reachability = self._read_links(relay, links)
+        sent_bytes, reachability, full_links = self._read_links(relay, links, passed)
         sent_bytes += self._read_clients()
         return NodeMetrics(
             sequence=0,
@@ -66,6 +72,7 @@ class Gauge:
             tags=self._node.tags,
             reachability=tuple(sorted(reachability, key=lambda it: (it.srtt_us, it.node_id))),
             client_address=self._client_address,
+            full_links=tuple(sorted(full_links, key=lambda it: it.node_id)),
         )
 
     def _read_clients(self) -> int:
@@ -78,16 +85,19 @@ class Gauge:
         return max(0, self._sent_to_clients - before)
 
     def _read_links(
-        self, relay: Relay, links: Iterable[QuicLink]
-    ) -> tuple[int, list[Reachability]]:
-        before, self._sent_bytes = self._sent_bytes, {}
+        self, relay: Relay, links: Iterable[QuicLink], passed_s: float
+    ) -> tuple[int, list[Reachability], list[FullLink]]:
+        before, self._counted = self._counted, {}
         sent_bytes = 0
         srtts_us: dict[NodeId, int] = {}
         counted: list[Sent] = []
+        used: dict[NodeId, tuple[int, float]] = {}
         for link in links:
             stats = link.connection.stats()
-            self._sent_bytes[link.id] = stats.sent_bytes
-            sent_bytes += stats.sent_bytes - before.get(link.id, 0)
+            self._counted[link.id] = stats.sent_bytes, link.egress.waited_s
+            sent_before, waited_before_s = before.get(link.id, (0, 0.0))
+            sent = stats.sent_bytes - sent_before
+            sent_bytes += sent
             node_id = relay.links.node_of(link.id)
             # Ways for data are found by what is told here: a link for control alone is none.
             if node_id is None or not relay.links.sends_data(node_id):
@@ -96,5 +106,22 @@ class Gauge:
                 continue
             counted.append(Sent(link.id, node_id, stats.sent_packets, stats.lost_packets))
             srtts_us[node_id] = min(stats.srtt_us, srtts_us.get(node_id, stats.srtt_us))
+            others, waited_s = used.get(node_id, (0, 0.0))
+            # Several connections take the same path: it is full where one of them waits.
+            waited_s = max(waited_s, link.egress.waited_s - waited_before_s)
+            used[node_id] = others + sent, waited_s
         lost = self._losses.read(counted)
-        return sent_bytes, [Reachability(it, srtts_us[it], loss) for it, loss in lost.items()]
+        reached = [Reachability(it, srtts_us[it], loss) for it, loss in lost.items()]
+        return sent_bytes, reached, self._full_links(used, passed_s)
+
+    def _full_links(self, used: dict[NodeId, tuple[int, float]], passed_s: float) -> list[FullLink]:
+        """The peers whose links are notably full; of very many the fullest."""
+        known = self._capacities
+        self._capacities = {it: known.get(it) or LinkCapacity() for it in used}
+        found = []
+        for node_id, (sent_bytes, waited_s) in used.items():
+            capacity = self._capacities[node_id]
+            full = capacity.read(max(0, sent_bytes), waited_s, passed_s, self._at)
+            if full is not None and full > NOTABLE:
+                found.append(FullLink(node_id, full))
+        return nlargest(MAX_FULL_LINKS, found, key=lambda it: it.full)

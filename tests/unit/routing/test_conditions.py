@@ -6,17 +6,17 @@ from itertools import pairwise, product
 
 import pytest
 
+from laps.infobase.metrics import NOTABLE
 from laps.routing.conditions import (
     BETTER_S,
     LOAD_STEP,
     LOSS_STEP,
-    NOTABLE,
-    TIDE_S,
     WORSE_S,
     Conditions,
     draw,
     fullness,
 )
+from laps.routing.tides import TIDE_S
 from laps.types import NodeId, NodeMetrics, Reachability
 
 A, B = NodeId(1), NodeId(2)
