@@ -37,7 +37,8 @@ def parallel(tracks: int, mbit: float, seed: int) -> Network:
         *({"id": via, "type": "via", "reflect": True} for via in ("1:8", "1:9")),
     ]
     links = [
-        *({"a": "1:1", "b": via, "bandwidth_mbit": mbit} for via in ("1:8", "1:9")),
+        {"a": "1:1", "b": "1:8", "bandwidth_mbit": mbit},
+        {"a": "1:1", "b": "1:9", "bandwidth_mbit": mbit, "delay_ms": 12},
         *({"a": "2:1", "b": via} for via in ("1:8", "1:9")),
     ]
     names = [["sim", str(number)] for number in range(tracks)]

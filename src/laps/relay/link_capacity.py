@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from math import exp2
-from typing import Final
+from typing import Final, NamedTuple
 
 KEEP_S: Final = 600.0
 GROW_S: Final = 1800.0
@@ -27,11 +27,18 @@ GROW_S: Final = 1800.0
 # at the very moment that an interval begins.
 THROUGHOUT: Final = 0.9
 
-# What is sent comes in bursts, so the rate is that of a few intervals.
+# What is sent comes in bursts, and a flow that moves to a link begins with what it had missed: so
+# how full a link is, is that of a few intervals.
 MEAN_S: Final = 6.0
 
 # A link that sends this much more than it was held to carry, and is no bottleneck, is another.
 WIDER: Final = 1.1
+
+
+class _Interval(NamedTuple):
+    sent_bytes: float
+    waited_s: float
+    passed_s: float
 
 
 class LinkCapacity:
@@ -40,25 +47,23 @@ class LinkCapacity:
     def __init__(self) -> None:
         self._tops: deque[tuple[float, float]] = deque()
         "When it was the bottleneck, and the rate: each lower than the one before, and later."
-        self._recent: deque[tuple[float, float]] = deque()
-        "Bytes and seconds of the last intervals."
-        self._waits = False
+        self._recent: deque[_Interval] = deque()
 
     def read(self, sent_bytes: float, waited_s: float, passed_s: float, now: float) -> float | None:
         """What was sent in an interval, and how long data waited; how full the link is."""
         rate = sent_bytes / passed_s
-        self._recent.append((sent_bytes, passed_s))
-        while sum(each for _, each in self._recent) - self._recent[0][1] >= MEAN_S:
+        self._recent.append(_Interval(sent_bytes, waited_s, passed_s))
+        while sum(it.passed_s for it in self._recent) - self._recent[0].passed_s >= MEAN_S:
             self._recent.popleft()
-        self._waits = waited_s >= THROUGHOUT * passed_s
-        if self._waits and sent_bytes:
+        is_bottleneck = waited_s >= THROUGHOUT * passed_s
+        if is_bottleneck and sent_bytes:
             while self._tops and self._tops[-1][1] <= rate:
                 self._tops.pop()
             self._tops.append((now, rate))
         while len(self._tops) > 1 and self._tops[0][0] + KEEP_S < now:
             self._tops.popleft()
         most = self.most(now)
-        if most is not None and not self._waits and rate > WIDER * most:
+        if most is not None and not is_bottleneck and rate > WIDER * most:
             self._tops.clear()
         return self.full(now)
 
@@ -73,7 +78,7 @@ class LinkCapacity:
         """The share of what it carries that it sends, 0 to 1; None: not known."""
         if (most := self.most(now)) is None:
             return None
-        if self._waits:
+        sent_bytes, waited_s, passed_s = map(sum, zip(*self._recent, strict=True))
+        if waited_s >= THROUGHOUT * passed_s:
             return 1.0
-        sent_bytes = sum(sent for sent, _ in self._recent)
-        return min(1.0, sent_bytes / sum(each for _, each in self._recent) / most)
+        return min(1.0, sent_bytes / passed_s / most)

@@ -84,6 +84,8 @@ class Conditions:
         "Figures that do not count as they are, for now, and the nodes that they are of."
         self._tides: dict[tuple[Place, float], Tide] = {}
         "By place and limit."
+        self._high: set[Place] = set()
+        "Places with a tide that some flows have to leave, or to keep away from."
         self._tide_at = 0.0
         "When they move next."
 
@@ -117,6 +119,7 @@ class Conditions:
                 self._differing.pop(link, None)
         for tide in [it for it in self._tides if node_id in _nodes_of(it[0])]:
             del self._tides[tide]
+        self._high = {place for place, _ in self._tides if place in self._high}
 
     def tick(self, now: float) -> set[NodeId]:
         """Let figures count that have lasted; the nodes of those that ways may depend on."""
@@ -150,6 +153,8 @@ class Conditions:
                 moved.update(_nodes_of(key[0]))
             elif tide.is_over(drift, now):
                 del self._tides[key]
+        if moved:
+            self._high = {place for (place, _), tide in self._tides.items() if tide.level > 0.0}
         return moved
 
     def _drift(self, place: Place, most: float) -> float:
@@ -165,11 +170,13 @@ class Conditions:
         return -max(FALL * room, LEAST_FALL) if room >= 0.0 else 0.0
 
     def concern(self, here: NodeId, way: Iterable[NodeId]) -> bool:
-        """Whether a relay or a link on a way is other than empty and whole."""
+        """Whether a relay or a link on a way is other than empty and whole, or was a while ago."""
         for node_id in way:
             if self.load(node_id) > NOTABLE or self.loss(here, node_id):
                 return True
             if self._narrow and self.link_load(here, node_id) > NOTABLE:
+                return True
+            if self._high and not self._high.isdisjoint((node_id, (here, node_id))):
                 return True
             here = node_id
         return False

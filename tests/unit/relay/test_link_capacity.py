@@ -63,7 +63,7 @@ def test_link_that_was_long_no_bottleneck_is_held_to_carry_more_by_and_by() -> N
     assert link.offer(800, KEEP_S - 10) == pytest.approx(0.8)
     assert link.offer(800, GROW_S + 10) == pytest.approx(0.4, abs=0.01)
     assert link.offer(800, GROW_S) == pytest.approx(0.2, abs=0.01)
-    assert link.offer(1500) == 1.0
+    assert link.offer(1500, 6) == 1.0
     assert link.link.most(link.now) == 1000
 
 
@@ -82,3 +82,13 @@ def test_link_that_sends_in_bursts_is_as_full_as_on_average() -> None:
     for rate in (900, 0, 0) * 5:
         full = link.offer(rate)
     assert full == pytest.approx(0.3)
+
+
+def test_link_that_a_flow_has_just_moved_to_is_not_full_for_a_moment_of_waiting() -> None:
+    link = Narrow(1000)
+    link.offer(5000, 4)
+    link.offer(300, 20)
+    full = link.offer(3000, 4)
+    assert full is not None
+    assert full < 0.8
+    assert link.offer(3000, 2) == 1.0
