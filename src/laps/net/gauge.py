@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from heapq import nlargest
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,7 +14,7 @@ from laps.types import FullLink, NodeMetrics, Reachability
 from laps.wire.metric_fields import MAX_FULL_LINKS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from laps.config import NodeConfig
     from laps.infobase.nodes import SessionId
@@ -27,6 +28,23 @@ class Carrying(Protocol):
 
     def traffic(self) -> Iterator[tuple[int, int]]:
         """Bytes sent and received: of all connections that are over, then of each that is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """What one link has counted since it began."""
+
+    sent_bytes: int = 0
+    sent_packets: int = 0
+    lost_packets: int = 0
+    waited_s: float = 0.0
+
+    def carried_since(self, then: _Counts) -> float:
+        """The bytes that were sent and not lost: what a path drops it does not carry."""
+        packets = self.sent_packets - then.sent_packets
+        lost = self.lost_packets - then.lost_packets
+        arrived = min(1.0, max(0.0, 1.0 - lost / packets)) if packets > 0 else 1.0
+        return max(0, self.sent_bytes - then.sent_bytes) * arrived
 
 
 class Gauge:
@@ -45,8 +63,7 @@ class Gauge:
         self._client_address = "" if client_address is None else str(client_address)
         self._at = time.monotonic()
         self._worked_s = time.process_time()
-        self._counted: dict[SessionId, tuple[int, float]] = {}
-        "Bytes that each link has sent, and how long data waited for it."
+        self._counted: dict[SessionId, _Counts] = {}
         self._capacities: dict[NodeId, LinkCapacity] = {}
         self._losses = Losses()
 
@@ -91,13 +108,15 @@ class Gauge:
         sent_bytes = 0
         srtts_us: dict[NodeId, int] = {}
         counted: list[Sent] = []
-        used: dict[NodeId, tuple[int, float]] = {}
+        used: dict[NodeId, tuple[float, float]] = {}
         for link in links:
             stats = link.connection.stats()
-            self._counted[link.id] = stats.sent_bytes, link.egress.waited_s
-            sent_before, waited_before_s = before.get(link.id, (0, 0.0))
-            sent = stats.sent_bytes - sent_before
-            sent_bytes += sent
+            now = _Counts(
+                stats.sent_bytes, stats.sent_packets, stats.lost_packets, link.egress.waited_s
+            )
+            self._counted[link.id] = now
+            then = before.get(link.id, _Counts())
+            sent_bytes += now.sent_bytes - then.sent_bytes
             node_id = relay.links.node_of(link.id)
             # Ways for data are found by what is told here: a link for control alone is none.
             if node_id is None or not relay.links.sends_data(node_id):
@@ -106,22 +125,24 @@ class Gauge:
                 continue
             counted.append(Sent(link.id, node_id, stats.sent_packets, stats.lost_packets))
             srtts_us[node_id] = min(stats.srtt_us, srtts_us.get(node_id, stats.srtt_us))
-            others, waited_s = used.get(node_id, (0, 0.0))
+            others, waited_s = used.get(node_id, (0.0, 0.0))
             # Several connections take the same path: it is full where one of them waits.
-            waited_s = max(waited_s, link.egress.waited_s - waited_before_s)
-            used[node_id] = others + sent, waited_s
+            waited_s = max(waited_s, now.waited_s - then.waited_s)
+            used[node_id] = others + now.carried_since(then), waited_s
         lost = self._losses.read(counted)
         reached = [Reachability(it, srtts_us[it], loss) for it, loss in lost.items()]
         return sent_bytes, reached, self._full_links(used, passed_s)
 
-    def _full_links(self, used: dict[NodeId, tuple[int, float]], passed_s: float) -> list[FullLink]:
-        """The peers whose links are notably full; of very many the fullest."""
+    def _full_links(
+        self, used: dict[NodeId, tuple[float, float]], passed_s: float
+    ) -> list[FullLink]:
+        """The links that are notably full, by what each carried and how long data waited."""
         known = self._capacities
         self._capacities = {it: known.get(it) or LinkCapacity() for it in used}
         found = []
-        for node_id, (sent_bytes, waited_s) in used.items():
+        for node_id, (carried_bytes, waited_s) in used.items():
             capacity = self._capacities[node_id]
-            full = capacity.read(max(0, sent_bytes), waited_s, passed_s, self._at)
+            full = capacity.read(carried_bytes, waited_s, passed_s, self._at)
             if full is not None and full > NOTABLE:
                 found.append(FullLink(node_id, full))
         return nlargest(MAX_FULL_LINKS, found, key=lambda it: it.full)

@@ -1,8 +1,9 @@
 """What the link to a peer carries at most, learned where it was the bottleneck.
 
 A link that takes all that it is given shows only that it carries that much. Where data waited for
-it all the time, it sent as much as it can. So the highest rate of such intervals is what it
-carries, over the last KEEP_S; before there was one, nothing is known and nothing is said.
+it all the time, it sent as much as it can; the first interval of several also filled the queues on
+the way. So the highest rate of the others is what it carries, over the last KEEP_S; before there
+was one, nothing is known and nothing is said.
 
 What is known grows old, for a path may become wider, and flows that left a full link are no longer
 there to show it. It is not dropped at once, or else all of them would come back at once: when there
@@ -48,6 +49,8 @@ class LinkCapacity:
         self._tops: deque[tuple[float, float]] = deque()
         "When it was the bottleneck, and the rate: each lower than the one before, and later."
         self._recent: deque[_Interval] = deque()
+        self._was_bottleneck = False
+        "In the interval before."
 
     def read(self, sent_bytes: float, waited_s: float, passed_s: float, now: float) -> float | None:
         """What was sent in an interval, and how long data waited; how full the link is."""
@@ -55,8 +58,9 @@ class LinkCapacity:
         self._recent.append(_Interval(sent_bytes, waited_s, passed_s))
         while sum(it.passed_s for it in self._recent) - self._recent[0].passed_s >= MEAN_S:
             self._recent.popleft()
-        is_bottleneck = waited_s >= THROUGHOUT * passed_s
-        if is_bottleneck and sent_bytes:
+        was_bottleneck = self._was_bottleneck
+        self._was_bottleneck = is_bottleneck = waited_s >= THROUGHOUT * passed_s
+        if is_bottleneck and was_bottleneck and sent_bytes:
             while self._tops and self._tops[-1][1] <= rate:
                 self._tops.pop()
             self._tops.append((now, rate))

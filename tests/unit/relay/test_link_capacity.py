@@ -45,6 +45,14 @@ def test_link_whose_data_waits_for_a_part_of_the_time_shows_nothing() -> None:
     link = LinkCapacity()
     assert link.read(1000, 1.0, EACH_S, 2.0) is None
     assert link.read(0, EACH_S, EACH_S, 4.0) is None, "it stood still"
+    assert link.read(0, EACH_S, EACH_S, 6.0) is None
+
+
+def test_link_capacity_is_not_what_the_queues_on_the_way_take_at_first() -> None:
+    link = LinkCapacity()
+    assert link.read(3000, EACH_S, EACH_S, 2.0) is None
+    assert link.read(2000, EACH_S, EACH_S, 4.0) == 1.0
+    assert link.most(4.0) == 1000
 
 
 def test_link_capacity_is_the_highest_of_the_last_minutes() -> None:
