@@ -134,7 +134,7 @@ class Gauge:
         return sent_bytes, reached, self._full_links(used, passed_s)
 
     def _full_links(
-        self, used: dict[NodeId, tuple[float, float]], passed_s: float
+        self, used: Mapping[NodeId, tuple[float, float]], passed_s: float
     ) -> list[FullLink]:
         """The links that are notably full, by what each carried and how long data waited."""
         known = self._capacities
