@@ -160,6 +160,16 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class FullLink:
+    """A link of a node to a peer that carries a good part of what it can."""
+
+    node_id: NodeId
+    """The peer."""
+    full: float
+    """The share of what the link carries at most that is sent on it, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
 class Coordinates:
     """Where a node is by round trips alone: two nodes are as far apart as their round trip.
 
@@ -200,6 +210,8 @@ class NodeMetrics:
     coordinates: Coordinates | None = None
     candidates: tuple[Candidate, ...] = ()
     """Nodes that are no peers of it, and that it has probed."""
+    full_links: tuple[FullLink, ...] = ()
+    """Its links that are notably full; of others nobody knows it, or they are not."""
 
 
 # --- tracks ----------------------------------------------------------------------------------

@@ -91,27 +91,28 @@ class Loaded:
             self.capacity
         )
 
-    def ways(self) -> dict[object, object]:
-        """The first link of each track's way."""
-        relays = [node.relay for node in self.network.nodes.values() if node.relay is not None]
-        return {
-            (relay.id, flow.key, target): route.link
-            for relay in relays
-            for flow in relay.fib
-            if isinstance(flow.key, FromClient)
-            for target, route in flow.routes.items()
-        }
-
     def run(self, seconds: float) -> Counter[object]:
         """Let time pass; how often each track took another way."""
         moved: Counter[object] = Counter()
-        before, end = self.ways(), self.network.now + seconds
+        before, end = ways_of(self.network), self.network.now + seconds
         while self.network.now < end:
             self.network.run(1.0)
-            now = self.ways()
+            now = ways_of(self.network)
             moved.update(it for it in now if now[it] != before.get(it, now[it]))
             before = now
         return moved
+
+
+def ways_of(network: Network) -> dict[object, object]:
+    """The first link of each track's way."""
+    relays = [node.relay for node in network.nodes.values() if node.relay is not None]
+    return {
+        (relay.id, flow.key, target): route.link
+        for relay in relays
+        for flow in relay.fib
+        if isinstance(flow.key, FromClient)
+        for target, route in flow.routes.items()
+    }
 
 
 def come_to_rest(regions: int, edges: int, vias: int, seed: int) -> list[str]:
@@ -154,3 +155,51 @@ def test_many_networks_that_are_nearly_full_come_to_rest(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_two_hundred_relays_that_carry_nearly_all_they_can_come_to_rest(seed: int) -> None:
     assert come_to_rest(8, 22, 3, seed) == []
+
+
+def fat_tracks(tracks: int, each: float) -> Network:
+    """Two Vias as ways of equal length, and tracks that each take a large part of one."""
+    vias = ("1:8", "1:9")
+    nodes: list[dict[str, object]] = [{"id": "1:1"}, {"id": "2:1"}]
+    nodes += [{"id": via, "type": "via", "reflect": True} for via in vias]
+    links = [{"a": end, "b": via} for end in ("1:1", "2:1") for via in vias]
+    names = [["sim", str(number)] for number in range(tracks)]
+    rates = {"objects_per_s": 0.5, "objects_per_group": 1}
+    publishers = [{"node": "1:1", "namespace": it, "name": "track", **rates} for it in names]
+    subscribers = [{"node": "2:1", "namespace": it} for it in names]
+    clients = {"publishers": publishers, "subscribers": subscribers}
+    made = topology_from_mapping({"nodes": nodes, "links": links, **clients}, "a test")
+    network = Network(made, 1, extended=1.0, settings=SETTINGS, load=lambda: 0.1)
+
+    def load_of(node: SimNode) -> float:
+        assert node.relay is not None
+        passing = (isinstance(it.key, FromPeer) and bool(it.outs) for it in node.relay.fib)
+        return min(1.0, each * sum(passing))
+
+    for node in network.nodes.values():
+        if node.spec.type == "via":
+            node.load = partial(load_of, node)
+    return network
+
+
+@pytest.mark.parametrize(("tracks", "each"), [(1, 0.95), (2, 0.6), (3, 0.5)])
+def test_tracks_that_are_much_of_what_a_relay_can_do_move_ever_more_rarely(
+    tracks: int, each: float
+) -> None:
+    network = fat_tracks(tracks, each)
+    network.run(8.0)
+    # Each period is twice as long as the one before, and has as few changes.
+    changes = [changes_of_way(network, seconds) for seconds in (300, 600, 1200)]
+    assert 0 < changes[0] <= 8
+    assert max(changes[1:]) <= 4
+
+
+def changes_of_way(network: Network, seconds: float) -> int:
+    """How often tracks take another way while time passes."""
+    changes, before, end = 0, ways_of(network), network.now + seconds
+    while network.now < end:
+        network.run(1.0)
+        now = ways_of(network)
+        changes += sum(now[it] != before.get(it, now[it]) for it in now)
+        before = now
+    return changes

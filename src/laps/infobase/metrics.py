@@ -17,7 +17,7 @@ from laps.types import sequence_newer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from laps.types import Candidate, Coordinates, NodeId, NodeMetrics
+    from laps.types import Candidate, Coordinates, FullLink, NodeId, NodeMetrics
 
 
 # A figure that changed by less than this share, or by less than its floor, is the same.
@@ -33,6 +33,11 @@ ERROR_FLOOR: Final = 0.1
 # One probe more or less of the 32 that a loss is made of is chance, and so is a train of them.
 CANDIDATE_LOSS_FLOOR: Final = 0.1
 CANDIDATE_CHANGE: Final = 0.2
+
+# A relay or a link that is less full is taken by every class, and nobody says of a link that it is.
+NOTABLE: Final = 0.25
+# As ways go by: what differs by less is the same.
+FULL_FLOOR: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,7 @@ def metrics_changed(old: NodeMetrics, new: NodeMetrics) -> bool:
             or _changed(before.loss, after.loss, LOSS_FLOOR)
             for before, after in zip(old.reachability, new.reachability, strict=True)
         )
+        or _links_filled(old.full_links, new.full_links)
         or _probes_changed(old.candidates, new.candidates)
         or _place_changed(old.coordinates, new.coordinates)
     )
@@ -113,6 +119,16 @@ def _place_changed(old: Coordinates | None, new: Coordinates | None) -> bool:
     if old is None or new is None:
         return old is not new
     return coordinates_moved(old, new)
+
+
+def _links_filled(old: tuple[FullLink, ...], new: tuple[FullLink, ...]) -> bool:
+    """Links are fuller than before, or less full; those that are not named are as good as empty."""
+    before = {it.node_id: it.full for it in old}
+    after = {it.node_id: it.full for it in new}
+    return any(
+        abs(after.get(it, NOTABLE) - before.get(it, NOTABLE)) > FULL_FLOOR
+        for it in before.keys() | after.keys()
+    )
 
 
 def _probes_changed(old: tuple[Candidate, ...], new: tuple[Candidate, ...]) -> bool:

@@ -79,3 +79,26 @@ class Backlog:
         before = self.pressed_from, self.crowded_from
         self.pressed_from, self.crowded_from = pressed, crowded
         return before != (pressed, crowded)
+
+
+class Stopwatch:
+    """For how long something has waited, again and again, as told at each end of it."""
+
+    __slots__ = ("_since_at", "_total_s")
+
+    def __init__(self) -> None:
+        self._total_s = 0.0
+        self._since_at: float | None = None
+
+    def note(self, now: float, *, waits: bool) -> None:
+        """Something waits, or nothing does."""
+        if waits:
+            if self._since_at is None:
+                self._since_at = now
+        elif self._since_at is not None:
+            self._total_s += now - self._since_at
+            self._since_at = None
+
+    def total_s(self, now: float) -> float:
+        """How long in all, up to now."""
+        return self._total_s + (0.0 if self._since_at is None else now - self._since_at)

@@ -22,7 +22,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
 from laps.errors import ConnectionClosed, SendBufferFull, StreamLimitReached
-from laps.net.backlog import Backlog, ByClass
+from laps.net.backlog import Backlog, ByClass, Stopwatch
 from laps.net.turns import TURN_BYTES, Ranked, Turns, class_of, order_of, reordered
 from laps.routing.terms import ORDERS
 from laps.wire.moqt.codes import ResetCode
@@ -205,6 +205,7 @@ class Egress:
         self._sent_bytes = self.by_class.sent_bytes
         self.backlog = Backlog(config, self.by_class)
         self.queued_datagram_bytes = 0
+        self._waited = Stopwatch()
         self._pipe = pipe
         self._config = config
         self._expired_code = expired_code
@@ -266,6 +267,11 @@ class Egress:
         return sum(self.backlog.by_order[: order + 1])
 
     @property
+    def waited_s(self) -> float:
+        """How long something has waited here, in all."""
+        return self._waited.total_s(self._clock())
+
+    @property
     def is_paced(self) -> bool:
         """Whether it waits because it has sent as much as it may."""
         return self.paced_until > self._clock()
@@ -306,6 +312,7 @@ class Egress:
         stream.fin = stream.over = fin
         self.backlog.add(stream.order, size)
         self._pump()
+        self._note_waiting()
         if self.backlog.may_press(stream.order):
             self._review()
         return True
@@ -333,6 +340,7 @@ class Egress:
     def give_up(self, stream: EgressStream, code: int) -> None:
         """As `EgressStream.abort`."""
         self._discard(stream)
+        self._note_waiting()
         if stream.stream_id is not None:
             with suppress(ConnectionClosed):
                 self._pipe.reset_stream(stream.stream_id, code)
@@ -365,6 +373,7 @@ class Egress:
             self._pop_datagram(last)
             self.counters.overflowed_datagrams += 1
             self.by_class.dropped[order_of(last)] += 1
+        self._note_waiting()
 
     def stopped(self, stream_id: int) -> None:
         """The peer asked us to stop sending on a stream."""
@@ -380,6 +389,7 @@ class Egress:
             self._look_ahead()
         self._pump_datagrams()
         self._pump()
+        self._note_waiting()
         if self.pressed or self.crowded:
             self._review()
         if self._flushed:
@@ -399,6 +409,7 @@ class Egress:
             )
             self._datagrams.lanes[rank] = kept
             self._datagrams.tidy(rank)
+        self._note_waiting()
 
     def close(self) -> None:
         """The connection is closed: nothing waits any more, and nobody is told of anything."""
@@ -442,6 +453,10 @@ class Egress:
             return True
         self._pipe.wake_below(handed - flush.upto)
         return False
+
+    def _note_waiting(self) -> None:
+        """See whether anything waits: after each change but those to what goes straight through."""
+        self._waited.note(self._clock(), waits=bool(self._waiting or self._datagrams))
 
     def _review(self) -> None:
         """Much waits, or no longer."""

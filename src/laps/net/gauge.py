@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
+from heapq import nlargest
 from typing import TYPE_CHECKING, Protocol
 
-from laps.types import NodeMetrics, Reachability
+from laps.infobase.metrics import NOTABLE
+from laps.net.losses import Losses, Sent
+from laps.relay.link_capacity import LinkCapacity
+from laps.types import FullLink, NodeMetrics, Reachability
+from laps.wire.metric_fields import MAX_FULL_LINKS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from laps.config import NodeConfig
+    from laps.infobase.nodes import SessionId
     from laps.net.link import QuicLink
     from laps.relay.relay import Relay
-    from laps.types import Address
+    from laps.types import Address, NodeId
 
 
 class Carrying(Protocol):
@@ -21,6 +28,23 @@ class Carrying(Protocol):
 
     def traffic(self) -> Iterator[tuple[int, int]]:
         """Bytes sent and received: of all connections that are over, then of each that is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """What one link has counted since it began."""
+
+    sent_bytes: int = 0
+    sent_packets: int = 0
+    lost_packets: int = 0
+    waited_s: float = 0.0
+
+    def carried_since(self, then: _Counts) -> float:
+        """The bytes that were sent and not lost: what a path drops it does not carry."""
+        packets = self.sent_packets - then.sent_packets
+        lost = self.lost_packets - then.lost_packets
+        arrived = min(1.0, max(0.0, 1.0 - lost / packets)) if packets > 0 else 1.0
+        return max(0, self.sent_bytes - then.sent_bytes) * arrived
 
 
 class Gauge:
@@ -39,7 +63,9 @@ class Gauge:
         self._client_address = "" if client_address is None else str(client_address)
         self._at = time.monotonic()
         self._worked_s = time.process_time()
-        self._sent: dict[int, tuple[int, int]] = {}
+        self._counted: dict[SessionId, _Counts] = {}
+        self._capacities: dict[NodeId, LinkCapacity] = {}
+        self._losses = Losses()
 
     def leave(self) -> None:
         """From now on no more clients are wanted."""
@@ -51,7 +77,7 @@ class Gauge:
         passed = max(now - self._at, 1e-3)
         load = min(1.0, (worked_s - self._worked_s) / passed)
         self._at, self._worked_s = now, worked_s
-        sent_bytes, reachability = self._read_links(relay, links)
+        sent_bytes, reachability, full_links = self._read_links(relay, links, passed)
         sent_bytes += self._read_clients()
         return NodeMetrics(
             sequence=0,
@@ -63,6 +89,7 @@ class Gauge:
             tags=self._node.tags,
             reachability=tuple(sorted(reachability, key=lambda it: (it.srtt_us, it.node_id))),
             client_address=self._client_address,
+            full_links=tuple(sorted(full_links, key=lambda it: it.node_id)),
         )
 
     def _read_clients(self) -> int:
@@ -75,33 +102,47 @@ class Gauge:
         return max(0, self._sent_to_clients - before)
 
     def _read_links(
-        self, relay: Relay, links: Iterable[QuicLink]
-    ) -> tuple[int, list[Reachability]]:
-        before, self._sent = self._sent, {}
+        self, relay: Relay, links: Iterable[QuicLink], passed_s: float
+    ) -> tuple[int, list[Reachability], list[FullLink]]:
+        before, self._counted = self._counted, {}
         sent_bytes = 0
-        paths: dict[int, Reachability] = {}
+        srtts_us: dict[NodeId, int] = {}
+        counted: list[Sent] = []
+        used: dict[NodeId, tuple[float, float]] = {}
         for link in links:
             stats = link.connection.stats()
-            self._sent[link.id] = stats.sent_bytes, stats.lost_packets
-            bytes_before, lost_before = before.get(link.id, (0, 0))
-            sent = stats.sent_bytes - bytes_before
-            sent_bytes += sent
+            now = _Counts(
+                stats.sent_bytes, stats.sent_packets, stats.lost_packets, link.egress.waited_s
+            )
+            self._counted[link.id] = now
+            then = before.get(link.id, _Counts())
+            sent_bytes += now.sent_bytes - then.sent_bytes
             node_id = relay.links.node_of(link.id)
             # Ways for data are found by what is told here: a link for control alone is none.
             if node_id is None or not relay.links.sends_data(node_id):
                 continue
             if relay.peers[node_id].is_stub:
                 continue
-            loss = loss_of(stats.lost_packets - lost_before, sent, stats.udp_payload_bytes)
-            known = paths.get(node_id)
-            if known is None or stats.srtt_us < known.srtt_us:
-                paths[node_id] = Reachability(node_id, stats.srtt_us, loss)
-        return sent_bytes, list(paths.values())
+            counted.append(Sent(link.id, node_id, stats.sent_packets, stats.lost_packets))
+            srtts_us[node_id] = min(stats.srtt_us, srtts_us.get(node_id, stats.srtt_us))
+            others, waited_s = used.get(node_id, (0.0, 0.0))
+            # Several connections take the same path: it is full where one of them waits.
+            waited_s = max(waited_s, now.waited_s - then.waited_s)
+            used[node_id] = others + now.carried_since(then), waited_s
+        lost = self._losses.read(counted)
+        reached = [Reachability(it, srtts_us[it], loss) for it, loss in lost.items()]
+        return sent_bytes, reached, self._full_links(used, passed_s)
 
-
-def loss_of(lost_packets: int, sent_bytes: int, udp_payload_bytes: int) -> float:
-    """The share of packets lost, 0 to 1; QUIC counts bytes that it sent, and not packets."""
-    packets = sent_bytes / max(udp_payload_bytes, 1)
-    # A packet that was held to be lost and comes after all is taken off again.
-    lost = max(0, lost_packets)
-    return lost / packets if packets > lost else float(lost > 0)
+    def _full_links(
+        self, used: Mapping[NodeId, tuple[float, float]], passed_s: float
+    ) -> list[FullLink]:
+        """The links that are notably full, by what each carried and how long data waited."""
+        known = self._capacities
+        self._capacities = {it: known.get(it) or LinkCapacity() for it in used}
+        found = []
+        for node_id, (carried_bytes, waited_s) in used.items():
+            capacity = self._capacities[node_id]
+            full = capacity.read(carried_bytes, waited_s, passed_s, self._at)
+            if full is not None and full > NOTABLE:
+                found.append(FullLink(node_id, full))
+        return nlargest(MAX_FULL_LINKS, found, key=lambda it: it.full)

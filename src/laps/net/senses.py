@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import sysconf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from laps.net.gauge import loss_of
+from laps.net.losses import Losses, Sent
 from laps.relay.ports import LinkReading, NodeReading
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from laps.infobase.nodes import SessionId
     from laps.net.clients import Clients
+    from laps.net.engine import Stats
     from laps.net.link import QuicLink
     from laps.net.quic import Endpoint
     from laps.relay.relay import Relay
@@ -35,7 +36,6 @@ class _Counts:
 
     sent_bytes: int = 0
     received_bytes: int = 0
-    lost_packets: int = 0
     dropped: int = 0
 
 
@@ -56,6 +56,7 @@ class Senses:
         self._endpoints = endpoints
         self._clients = clients
         self._counts: dict[SessionId, _Counts] = {}
+        self._losses = Losses()
         self._at = time.monotonic()
         self._worked_s = time.process_time()
         self._carried = (0, 0)
@@ -69,30 +70,32 @@ class Senses:
     def _read_links(self) -> Iterator[None]:
         before, self._counts = self._counts, {}
         readings: dict[NodeId, LinkReading] = {}
+        counted: list[Sent] = []
         for number, link in enumerate(list(self._links.values())):
             node_id = self._relay.links.node_of(link.id)
             if node_id is not None:
-                reading = self._read_link(link, node_id, before.get(link.id, _Counts()))
+                stats = link.connection.stats()
+                counted.append(Sent(link.id, node_id, stats.sent_packets, stats.lost_packets))
+                reading = self._read_link(link, node_id, stats, before.get(link.id, _Counts()))
                 known = readings.get(node_id)
                 readings[node_id] = reading if known is None else _joined(known, reading)
             if not number % LINKS_A_TURN:
                 yield
-        self.links = list(readings.values())
+        lost = self._losses.read(counted)
+        self.links = [replace(it, loss=lost[it.peer]) for it in readings.values()]
 
-    def _read_link(self, link: QuicLink, peer: NodeId, before: _Counts) -> LinkReading:
-        stats = link.connection.stats()
+    def _read_link(
+        self, link: QuicLink, peer: NodeId, stats: Stats, before: _Counts
+    ) -> LinkReading:
         dropped = link.egress.counters.dropped_groups
-        self._counts[link.id] = _Counts(
-            stats.sent_bytes, stats.received_bytes, stats.lost_packets, dropped
-        )
-        sent = max(0, stats.sent_bytes - before.sent_bytes)
+        self._counts[link.id] = _Counts(stats.sent_bytes, stats.received_bytes, dropped)
         return LinkReading(
             peer,
             stats.srtt_us,
             link.egress.queued_bytes + link.connection.buffered_bytes,
-            sent,
+            max(0, stats.sent_bytes - before.sent_bytes),
             max(0, stats.received_bytes - before.received_bytes),
-            loss_of(stats.lost_packets - before.lost_packets, sent, stats.udp_payload_bytes),
+            0.0,
             dropped - before.dropped,
         )
 
@@ -132,14 +135,12 @@ def resident_bytes() -> int:
 
 def _joined(one: LinkReading, other: LinkReading) -> LinkReading:
     """Two connections to a peer as one: what they carry together, by the shorter way."""
-    sent = one.sent_bytes + other.sent_bytes
-    lost = one.loss * one.sent_bytes + other.loss * other.sent_bytes
     return LinkReading(
         one.peer,
         min(one.srtt_us, other.srtt_us),
         one.queue_bytes + other.queue_bytes,
-        sent,
+        one.sent_bytes + other.sent_bytes,
         one.received_bytes + other.received_bytes,
-        lost / sent if sent else max(one.loss, other.loss),
+        0.0,
         one.dropped + other.dropped,
     )

@@ -151,6 +151,11 @@ class Places:
         probed = self.probing.probed(node_id)
         return 0.0 if probed is None else probed.least_loss
 
+    def width_bps(self, node_id: NodeId) -> int:
+        """What the path to a node that is no peer carries at least, as probes show; 0: unknown."""
+        found = self.probing.of(node_id)
+        return 0 if found is None else found.bandwidth_bps
+
     def want(self, node_ids: Iterable[NodeId]) -> None:
         """Have these nodes probed before others, the first of them above all."""
         self.probing.wanted = set(islice(node_ids, max(1, self._settings.count // 2)))

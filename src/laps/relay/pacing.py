@@ -7,9 +7,9 @@ carries of it grows with the nodes, and each node has a part of it:
 
 With 1,000 nodes and 300 bytes that is every 5 s, and with 100 every 2 s, which is the least.
 
-What others act upon at once does not wait that long: that a relay has become full or has lost a
-peer, and that it takes no more clients. It is told before its turn, and the turns after it come
-later by as much.
+What others act upon at once does not wait that long: that a relay or a link has become full, that
+a peer is lost, and that it takes no more clients. It is told before its turn, and the turns after
+it come later by as much.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
+from laps.infobase.metrics import NOTABLE
 from laps.routing.conditions import fullness
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 # Header, figures, counts and coordinates.
 FIXED_BYTES: Final = 72
 
-# A relay this full is avoided by some, and so is one that has become so much fuller at once.
+# A relay or link this full is avoided by some, and so is one that is so much fuller at once.
 FULL: Final = 0.8
 SUDDENLY: Final = 0.2
 # So much more is lost on a link than before.
@@ -82,6 +83,7 @@ def bytes_of(metrics: NodeMetrics) -> int:
         + 24 * len(metrics.reachability)
         + 8 * len(metrics.best_vias)
         + 20 * len(metrics.candidates)
+        + 12 * len(metrics.full_links)
     )
 
 
@@ -89,10 +91,16 @@ def urgency_of(told: NodeMetrics | None, new: NodeMetrics) -> Urgency:
     """How soon others want to know what is new."""
     if told is None or told.client_address != new.client_address:
         return Urgency.AT_ONCE
-    before, load = fullness(told), fullness(new)
-    if load - before >= SUDDENLY or (before < FULL <= load):
+    if _is_filling(fullness(told), fullness(new)):
+        return Urgency.SOON
+    full = {it.node_id: it.full for it in told.full_links}
+    if any(_is_filling(full.get(it.node_id, NOTABLE), it.full) for it in new.full_links):
         return Urgency.SOON
     links = {it.node_id: it.loss for it in new.reachability}
     if any(links.get(it.node_id, 1.0) - it.loss >= LOSS for it in told.reachability):
         return Urgency.SOON
     return Urgency.IN_TURN
+
+
+def _is_filling(before: float, now: float) -> bool:
+    return now - before >= SUDDENLY or before < FULL <= now

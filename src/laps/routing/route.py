@@ -9,7 +9,7 @@ decides:
     2. no turning back    nor is one through a relay that the data has passed
     3. heard of           a peer of which nothing is heard, or that leaves, is avoided
     4. named              by the relay before us, by policy, by a plan, or to spare copies
-    5. acceptable         no relay on it too full, not too much lost, no longer than the class bears
+    5. acceptable         no relay or link on it too full, not too much lost, not too long
     6. the document's     fewest hops, lowest sum of sRTT, lowest peer node id, oldest session
 
 The relay that a track is published at decides for the whole way, and where that is another than
@@ -21,10 +21,10 @@ relays that judge differently cannot send it in a circle.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from laps.routing.conditions import draw
+from laps.routing.conditions import draw, link_draw
 from laps.routing.flows import FromClient, FromPeer, Route
 from laps.routing.plan import NO_PLAN
 from laps.routing.policy import track_pattern_text
@@ -286,15 +286,18 @@ class Router:
     ) -> tuple[int, float]:
         """How acceptable a way is for the class of a flow: the lowest is the best.
 
-        Where nothing is, it stays by a relay that is too full: others leave it, too. Or else it
-        takes the way that is least full.
+        Where nothing is, it stays by a relay or a link that is too full: others leave it, too. Or
+        else it takes the way that is least full.
         """
         if self._unacceptable(flow, it, shortest_us, current) is None:
             return ACCEPTABLE
         if self._is_too_bad(flow.terms, it, shortest_us, it.way == current) is not None:
             return 3, 0.0
+        if it.way == current:
+            return 1, 0.0
         fullest = max(map(self._conditions.load, it.way[:-1]), default=0.0)
-        return (1, 0.0) if it.way == current else (2, fullest)
+        links = pairwise((self._self_id, *it.way))
+        return 2, max(fullest, *(self._conditions.link_load(a, b) for a, b in links))
 
     def _unacceptable(
         self, flow: Flow, it: Candidate, shortest_us: int, current: Way
@@ -308,6 +311,12 @@ class Router:
             if conditions.turns_away(node_id, terms.max_load, mine, is_used=is_used):
                 load = conditions.load(node_id)
                 return f"passes {format_node_id(node_id)}, which is {load:.0%} full"
+        used = set(pairwise((self._self_id, *current)))
+        for link in pairwise((self._self_id, *it.way)):
+            mine, is_used = link_draw(flow.of_track, *link), link in used
+            if conditions.link_turns_away(*link, terms.max_load, mine, is_used=is_used):
+                load, ends = conditions.link_load(*link), "-".join(map(format_node_id, link))
+                return f"passes {ends}, which is {load:.0%} full"
         return None
 
     def _is_too_bad(

@@ -193,7 +193,10 @@ class Calm(Allowed):
 
     def link(self, a: NodeId, b: NodeId) -> bool:
         """Whether data may take a link."""
-        return self._conditions.loss(a, b) <= self._most_loss and super().link(a, b)
+        conditions = self._conditions
+        if conditions.loss(a, b) > self._most_loss or conditions.link_load(a, b) > self._most_load:
+            return False
+        return super().link(a, b)
 
 
 class CalmByVias(Calm):

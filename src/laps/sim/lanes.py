@@ -70,12 +70,19 @@ class Lane:
         self._clock = clock
         self.busy_until = 0.0
         "When what was sent before has left."
+        self._sending_s = 0.0
+        "How long it takes, of a cable that is not endlessly wide, to send all that was sent."
         self._random = clock.rng.random
 
     @property
     def waiting_s(self) -> float:
         """How long data sent now waits for what was sent before."""
         return max(0.0, self.busy_until - self._clock.now)
+
+    @property
+    def busy_s(self) -> float:
+        """How long it has been sending, in all; 0 of a cable that is endlessly wide."""
+        return self._sending_s - self.waiting_s
 
     def arrival(self, size: int, urgent: bool = False, reliable: bool = False) -> float:
         """When bytes sent now are there.
@@ -90,6 +97,7 @@ class Lane:
         arrival = now + flight_s
         if conditions.bytes_per_s != inf:
             sending_s = size / conditions.bytes_per_s
+            self._sending_s += sending_s
             free_at = self.busy_until if self.busy_until > now else now
             self.busy_until = free_at + sending_s
             arrival += sending_s if urgent else sending_s + (free_at - now)

@@ -13,6 +13,7 @@ from laps.infobase.nodes import SessionId
 from laps.relay.relay import Relay
 from laps.relay.roles import RULES, Role
 from laps.sim.clients import RETURN_S, Publisher, Subscriber
+from laps.sim.gauge import LinkGauge
 from laps.types import NodeId, NodeInfo, NodeMetrics, PeerMode, Reachability, format_node_id
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from laps.sim.calling import Calling
     from laps.sim.clock import Clock
     from laps.sim.dialling import Dialler
+    from laps.sim.lanes import Lane
     from laps.sim.links import Cable, LinkEnd
     from laps.sim.origins import SimOrigins
     from laps.sim.topology import Node
@@ -83,6 +85,9 @@ class SimNode:
         "What its probes go by."
         self.load: Callable[[], float] | None = None
         "How much it has to do, by chance or as a test says; None: it tells nobody how it is."
+        self.capacity_bps = 0
+        "What it says that it can send; 0: nothing."
+        self._gauge = LinkGauge()
         self.origins: SimOrigins | None = None
         "Who decides about names, from the next start on; None: everybody may do everything."
         self.policy: Policy | None = None
@@ -368,6 +373,7 @@ class SimNode:
         if relay is None or self.is_frozen or self._is_stopping or self.load is None:
             return
         near: dict[NodeId, Reachability] = {}
+        lanes: dict[NodeId, Lane] = {}
         for link in self.links.values():
             peer_id = relay.links.node_of(link.id)
             if peer_id is None or relay.peers[peer_id].is_stub or link.mode is PeerMode.CONTROL:
@@ -375,15 +381,18 @@ class SimNode:
             known = near.get(peer_id)
             if known is None or link.srtt_us < known.srtt_us:
                 near[peer_id] = Reachability(peer_id, link.srtt_us, link.lane.conditions.loss)
+                lanes[peer_id] = link.lane
+        egress_bps, full_links = self._gauge.read(lanes, self.clock.now)
         own = NodeMetrics(
             sequence=0,
             source_node_id=self.node_id,
             load=self.load(),
-            capacity_bps=0,
-            egress_bps=0,
+            capacity_bps=self.capacity_bps,
+            egress_bps=egress_bps,
             region=self.spec.region,
             reachability=tuple(near.values()),
             client_address=self.client_address,
+            full_links=full_links,
         )
         relay.extensions.measured(relay.places.complete(own), self.now)
         self.touched()

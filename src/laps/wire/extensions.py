@@ -31,7 +31,7 @@ from laps.wire.extension_fields import (
     encode_bytes,
     encode_text,
 )
-from laps.wire.metric_fields import decode_metric_fields, encode_metric_fields
+from laps.wire.metric_fields import MetricFields, decode_metric_fields, encode_metric_fields
 from laps.wire.peering import CODECS, Codec, Message
 from laps.wire.policy import POLICY_CODECS, PolicyRefusal
 
@@ -285,7 +285,9 @@ def _encode_node_metrics(message: NodeMetricsAdv) -> bytes:
             encode_varint(len(metrics.best_vias)),
             struct.pack(f">{len(metrics.best_vias)}Q", *metrics.best_vias),
             encode_text(metrics.client_address, "client_address", MAX_ADDRESS_LENGTH),
-            encode_metric_fields(metrics.coordinates, metrics.candidates),
+            encode_metric_fields(
+                MetricFields(metrics.coordinates, metrics.candidates, metrics.full_links)
+            ),
         )
     )
 

@@ -9,15 +9,18 @@ different versions understand each other in what both know.
 import struct
 from enum import IntEnum
 from math import isfinite
-from typing import Final
+from typing import Final, NamedTuple
 
 from laps.errors import InvalidEncoding
-from laps.types import Candidate, Coordinates, NodeId
+from laps.types import Candidate, Coordinates, FullLink, NodeId
 from laps.wire.buffer import Cursor, encode_varint
 from laps.wire.extension_fields import check_fraction, check_most, encode_bytes
 
 # What a node has probed and others have not: the best few of them. 20 bytes each.
 MAX_CANDIDATES: Final = 8
+
+# As many as links are told of.
+MAX_FULL_LINKS: Final = 256
 
 # Light goes round the earth in an eighth of that.
 MAX_COORDINATE_MS: Final = 1000.0
@@ -30,6 +33,15 @@ class FieldType(IntEnum):
 
     COORDINATES = 1
     CANDIDATES = 2
+    FULL_LINKS = 3
+
+
+class MetricFields(NamedTuple):
+    """What the fields say; an empty one is left out."""
+
+    coordinates: Coordinates | None = None
+    candidates: tuple[Candidate, ...] = ()
+    full_links: tuple[FullLink, ...] = ()
 
 
 # COORDINATES
@@ -91,25 +103,51 @@ def _decode_candidates(cursor: Cursor) -> tuple[Candidate, ...]:
     return tuple(found)
 
 
+# FULL_LINKS: as many as there are bytes for
+# node_id(8) | full(4), a float
+
+_FULL_LINK = struct.Struct(">Qf")
+
+
+def _encode_full_links(links: tuple[FullLink, ...]) -> bytes:
+    check_most("full_links", len(links), MAX_FULL_LINKS)
+    for it in links:
+        check_fraction(it.full, "full")
+    return b"".join(_FULL_LINK.pack(it.node_id, it.full) for it in links)
+
+
+def _decode_full_links(cursor: Cursor) -> tuple[FullLink, ...]:
+    count, rest = divmod(cursor.remaining, _FULL_LINK.size)
+    if rest:
+        raise InvalidEncoding(f"full links end inside of one: {rest} bytes are left")
+    check_most("full_links", count, MAX_FULL_LINKS)
+    found = []
+    for node_id, full in _FULL_LINK.iter_unpack(cursor.rest()):
+        check_fraction(full, "full")
+        found.append(FullLink(NodeId(node_id), full))
+    return tuple(found)
+
+
 # -- all of them -----------------------------------------------------------------------------------
 
 
-def encode_metric_fields(
-    coordinates: Coordinates | None, candidates: tuple[Candidate, ...]
-) -> bytes:
+def encode_metric_fields(said: MetricFields) -> bytes:
     """Those that there are."""
     fields = []
-    if coordinates is not None:
-        fields.append((FieldType.COORDINATES, _encode_coordinates(coordinates)))
-    if candidates:
-        fields.append((FieldType.CANDIDATES, _encode_candidates(candidates)))
+    if said.coordinates is not None:
+        fields.append((FieldType.COORDINATES, _encode_coordinates(said.coordinates)))
+    if said.candidates:
+        fields.append((FieldType.CANDIDATES, _encode_candidates(said.candidates)))
+    if said.full_links:
+        fields.append((FieldType.FULL_LINKS, _encode_full_links(said.full_links)))
     return b"".join(encode_varint(number) + encode_bytes(body) for number, body in fields)
 
 
-def decode_metric_fields(cursor: Cursor) -> tuple[Coordinates | None, tuple[Candidate, ...]]:
+def decode_metric_fields(cursor: Cursor) -> MetricFields:
     """The fields up to the end of the message; what is not known is skipped."""
     coordinates: Coordinates | None = None
     candidates: tuple[Candidate, ...] = ()
+    full_links: tuple[FullLink, ...] = ()
     seen: set[int] = set()
     while cursor.remaining:
         number = cursor.varint("field_type")
@@ -124,7 +162,9 @@ def decode_metric_fields(cursor: Cursor) -> tuple[Coordinates | None, tuple[Cand
                     raise InvalidEncoding(f"{inner.remaining} bytes follow the coordinates")
             case FieldType.CANDIDATES:
                 candidates = _decode_candidates(inner)
+            case FieldType.FULL_LINKS:
+                full_links = _decode_full_links(inner)
             case _:
                 continue
         seen.add(number)
-    return coordinates, candidates
+    return MetricFields(coordinates, candidates, full_links)

@@ -132,6 +132,35 @@ def test_with_room_a_write_goes_straight_through() -> None:
     assert bench.egress.counters.stream_bytes == 4
 
 
+def test_how_long_something_waited_is_counted_and_what_goes_straight_through_is_not() -> None:
+    bench = Bench()
+    stream = bench.egress.open((0,))
+    bench.clock.now += 5
+    stream.write(b"at once")
+    bench.clock.now += 5
+    assert bench.egress.waited_s == 0
+    bench.stall()
+    stream.write(b"later")
+    bench.clock.now += 3
+    assert bench.egress.waited_s == 3
+    bench.drain()
+    bench.clock.now += 10
+    assert bench.egress.waited_s == 3
+    bench.stall()
+    bench.egress.open((0,), ttl_us=2_000_000).write(b"too late")
+    bench.clock.now += 2.5
+    bench.egress.tick(bench.clock.now)
+    bench.clock.now += 10
+    assert bench.egress.waited_s == 5.5
+    bench.egress.send_datagram(b"no room")
+    bench.clock.now += 1
+    assert bench.egress.waited_s == 6.5
+    bench.pipe.datagram_room = 100
+    bench.egress.writable()
+    bench.clock.now += 1
+    assert bench.egress.waited_s == 6.5
+
+
 def test_what_waits_goes_by_rank_then_by_turns() -> None:
     bench = Bench(quic_queue_bytes=1)
     bench.stall()

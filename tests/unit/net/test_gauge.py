@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from laps.config import NodeConfig
+from laps.infobase.nodes import SessionId
 from laps.net.gauge import Gauge
-from laps.types import Address
+from laps.types import Address, FullLink, NodeId, NodeMetrics
 from support.relays import Net
 
 if TYPE_CHECKING:
@@ -67,3 +69,75 @@ def test_what_is_sent_to_clients_counts_as_what_the_relay_sends(
     assert gauge.read(relay, []).egress_bps == 8 * 500 / 2
     socket.sent = [3_500, 10]  # one has another path
     assert gauge.read(relay, []).egress_bps == 0
+
+
+class Path:
+    """A link to a peer, as far as it is read: what it has sent, and how long data waited."""
+
+    def __init__(self, number: int, node_id: int) -> None:
+        self.id, self.node_id = SessionId(number), NodeId(node_id)
+        self.sent_bytes = self.sent_packets = self.lost_packets = 0
+        self.waited_s = 0.0
+        self.srtt_us = 10_000
+
+    @property
+    def connection(self) -> Path:
+        return self
+
+    @property
+    def egress(self) -> Path:
+        return self
+
+    def stats(self) -> Path:
+        return self
+
+    def carry(self, rate: int, *, waits: bool = False, lost: int = 0) -> None:
+        """Send for two seconds, in packets of 100 bytes."""
+        self.sent_bytes += 2 * rate
+        self.sent_packets += 2 * rate // 100
+        self.lost_packets += lost
+        self.waited_s += 2.0 * waits
+
+
+class Measured:
+    """A relay with two peers, read every two seconds."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 10.0
+        monkeypatch.setattr("laps.net.gauge.time.monotonic", lambda: self.now)
+        self.paths = [Path(1, 7), Path(2, 8)]
+        nodes = {it.id: it.node_id for it in self.paths}
+        links = SimpleNamespace(node_of=nodes.get, sends_data=lambda _: True)
+        peers = dict.fromkeys(nodes.values(), SimpleNamespace(is_stub=False))
+        self.relay: Any = SimpleNamespace(id=NodeId(1), links=links, peers=peers)
+        self.gauge = Gauge(NODE, None)
+        self.read()
+
+    def read(self) -> NodeMetrics:
+        self.now += 2.0
+        return self.gauge.read(self.relay, cast("Any", self.paths))
+
+    def pass_time(self, rate: int, *, waits: bool = False) -> NodeMetrics:
+        for _ in range(5):
+            for path in self.paths:
+                path.carry(rate, waits=waits and path is self.paths[0])
+            told = self.read()
+        return told
+
+
+def test_a_link_that_data_waits_for_is_told_to_be_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = Measured(monkeypatch)
+    assert measured.pass_time(100_000).full_links == (), "nobody knows what they carry"
+    told = measured.pass_time(100_000, waits=True)
+    assert told.full_links == (FullLink(NodeId(7), 1.0),)
+    assert measured.pass_time(60_000).full_links == (FullLink(NodeId(7), 0.6),)
+    assert measured.pass_time(20_000).full_links == ()
+
+
+def test_one_packet_that_is_lost_on_a_quiet_link_is_no_lossy_link(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    measured = Measured(monkeypatch)
+    for path in measured.paths:
+        path.carry(6_000, lost=1)
+    assert [it.loss for it in measured.read().reachability] == [0.005, 0.005]

@@ -11,7 +11,6 @@ import pytest
 from laps.infobase.nodes import SessionId
 from laps.net.egress import Counters
 from laps.net.engine import Stats
-from laps.net.gauge import loss_of
 from laps.net.senses import CONNECTIONS_A_TURN, LINKS_A_TURN, Senses, resident_bytes
 from laps.types import NodeId
 
@@ -111,12 +110,12 @@ def test_amounts_are_of_the_time_since_the_last_reading(world: World) -> None:
 
 def test_several_connections_to_a_peer_are_read_as_one(world: World) -> None:
     near, far = world.link(1, 7, srtt_us=100), world.link(2, 7, srtt_us=900)
-    near.carry(sent_bytes=1350 * 100, lost_packets=10, received_bytes=1)
-    far.carry(sent_bytes=1350 * 300, lost_packets=0, received_bytes=2)
+    near.carry(sent_bytes=100 * 100, sent_packets=100, lost_packets=10, received_bytes=1)
+    far.carry(sent_bytes=1350 * 300, sent_packets=300, lost_packets=0, received_bytes=2)
     world.read()
     (reading,) = world.senses.links
     assert reading.srtt_us == 100
-    assert reading.sent_bytes == 1350 * 400
+    assert reading.sent_bytes == 1350 * 300 + 100 * 100
     assert reading.received_bytes == 3
     assert reading.loss == pytest.approx(10 / 400)
 
@@ -175,20 +174,3 @@ def test_many_connections_are_read_a_few_at_a_time(world: World) -> None:
     world.endpoints = [Endpoint([(1, 1)] * (10 * CONNECTIONS_A_TURN))]
     assert world.read() >= 20
     assert len(world.senses.links) == 10 * LINKS_A_TURN
-
-
-@pytest.mark.parametrize(
-    ("lost", "sent", "loss"),
-    [
-        (0, 0, 0.0),
-        (0, 1350, 0.0),
-        (1, 13500, 0.1),
-        (1, 0, 1.0),
-        (9, 1350, 1.0),
-        (1, 1350, 1.0),
-        (-1, 0, 0.0),
-        (-1, 1350, 0.0),
-    ],
-)
-def test_loss_is_a_share_of_the_packets_sent(lost: int, sent: int, loss: float) -> None:
-    assert loss_of(lost, sent, 1350) == pytest.approx(loss)

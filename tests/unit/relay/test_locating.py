@@ -120,6 +120,28 @@ def world() -> World:
     return World()
 
 
+def test_the_path_to_a_node_is_as_wide_as_probes_show_and_no_wider_than_it_has_left(
+    world: World,
+) -> None:
+    world.peer(NEAR, 20)
+    path = (NodePathItem(NEAR, 10),)
+    far = NodeInfo(FAR, NodeType.EDGE, "192.0.2.3:33434", path=path)
+    world.nodes.add(SessionId(NEAR), far)
+    assert world.places.width_bps(FAR) == 0
+    world.places.configure(ProbeSettings(enabled=True, count=1), world.now)
+    probing = world.places.probing
+    while not probing.outgoing:
+        world.pass_time(1)
+    train = probing.outgoing.popleft()
+    probing.sent(train, world.now)
+    for order, number in enumerate(train.numbers):
+        probing.answered(number, world.now + 0.02 + order / 1000)
+    assert world.places.width_bps(FAR) == 9_600_000
+    world.tell(FAR, capacity_bps=10_000_000, egress_bps=9_000_000)
+    assert world.places.width_bps(FAR) == 1_000_000
+    assert world.places.width_bps(THIRD) == 0
+
+
 # -- round trips -----------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from laps.routing.avoided import Avoided
 from laps.types import (
     Candidate,
     Coordinates,
+    FullLink,
     NodeId,
     NodeInfo,
     NodeMetrics,
@@ -39,6 +40,7 @@ TOLD = NodeMetrics(
     "relay.example:33435",
     HERE,
     (FOUND,) * 8,
+    (FullLink(PEER, 0.7), FullLink(NodeId(11), 0.3)),
 )
 
 
@@ -51,7 +53,10 @@ def pace(nodes: int) -> Pace:
 
 
 def test_a_pace_counts_about_the_bytes_of_the_message() -> None:
-    for metrics in (TOLD, replace(TOLD, candidates=(), reachability=(), tags=(), region="")):
+    for metrics in (
+        TOLD,
+        replace(TOLD, candidates=(), full_links=(), reachability=(), tags=(), region=""),
+    ):
         size = len(encode(NodeMetricsAdv(metrics), codecs=EXTENDED_CODECS))
         assert size <= bytes_of(metrics) <= size + 24
 
@@ -98,6 +103,10 @@ def test_a_pace_lets_urgent_news_go_before_its_turn_and_not_for_ever() -> None:
         ({"reachability": TOLD.reachability[1:]}, Urgency.SOON),
         ({"reachability": (*TOLD.reachability, Reachability(PEER, 1, 0.5))}, Urgency.IN_TURN),
         ({"candidates": ()}, Urgency.IN_TURN),
+        ({"full_links": ()}, Urgency.IN_TURN),
+        ({"full_links": (FullLink(PEER, 0.79), FullLink(NodeId(11), 0.49))}, Urgency.IN_TURN),
+        ({"full_links": (FullLink(PEER, 0.81),)}, Urgency.SOON),
+        ({"full_links": (FullLink(NodeId(12), 0.5),)}, Urgency.SOON),
     ],
 )
 def test_a_pace_knows_what_is_urgent(fields: dict[str, object], urgency: Urgency) -> None:
@@ -122,6 +131,10 @@ def test_a_pace_lets_a_link_that_loses_be_known_soon() -> None:
         ({"coordinates": replace(HERE, error=0.21)}, True),
         ({"coordinates": None}, True),
         ({"candidates": ()}, True),
+        ({"full_links": (FullLink(PEER, 0.74),)}, False),
+        ({"full_links": (FullLink(PEER, 0.76),)}, True),
+        ({"full_links": (FullLink(PEER, 0.7), FullLink(NodeId(11), 0.4))}, True),
+        ({"full_links": ()}, True),
         ({"candidates": (replace(FOUND, rtt_us=23_000),) * 8}, False),
         ({"candidates": (replace(FOUND, rtt_us=25_000),) * 8}, True),
         ({"candidates": (replace(FOUND, loss=1 / 16),) * 8}, False),

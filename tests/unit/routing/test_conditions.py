@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise, product
 
 import pytest
 
+from laps.infobase.metrics import NOTABLE
 from laps.routing.conditions import (
     BETTER_S,
     LOAD_STEP,
     LOSS_STEP,
-    NOTABLE,
-    TIDE_S,
     WORSE_S,
     Conditions,
     draw,
     fullness,
+    link_draw,
 )
-from laps.types import NodeId, NodeMetrics, Reachability
+from laps.routing.tides import TIDE_S
+from laps.types import FullLink, NodeId, NodeMetrics, Reachability
 
 A, B = NodeId(1), NodeId(2)
 
@@ -205,3 +207,83 @@ def test_each_class_has_a_tide_of_its_own_and_all_go_with_the_relay() -> None:
     tide.conditions.gone(A)
     assert not tide.conditions.turns_away(A, 0.8, 0.0, is_used=True)
     assert tide.conditions.deadline() is None
+
+
+def test_a_way_is_of_concern_as_long_as_flows_keep_away_from_it() -> None:
+    tide = Tide()
+    tide.pass_time(20, 0.95)
+    tide.pass_time(BETTER_S + 2, 0.1)
+    assert tide.conditions.load(A) < NOTABLE
+    assert tide.away() > 0
+    assert tide.conditions.concern(B, (A,)), "whoever looked at its load alone would come back"
+    tide.pass_time(60, 0.1)
+    assert not tide.conditions.concern(B, (A,))
+
+
+class Line:
+    """One link that a relay says of each second how full it is."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.conditions = Conditions()
+
+    def say(self, seconds: float, full: float) -> set[NodeId]:
+        concerned: set[NodeId] = set()
+        for _ in range(round(seconds)):
+            self.now += 1.0
+            links = (FullLink(B, full),) if full > NOTABLE else ()
+            self.conditions.heard(replace(metrics(0.1), full_links=links), self.now)
+            concerned |= self.conditions.tick(self.now)
+            self.away()
+        return concerned
+
+    def away(self, *, is_used: bool = True) -> int:
+        """How many of a hundred flows it turns away."""
+        return sum(
+            self.conditions.link_turns_away(A, B, 0.8, flow / 100, is_used=is_used)
+            for flow in range(100)
+        )
+
+
+def test_a_link_that_is_full_is_left_like_a_relay_that_is() -> None:
+    line = Line()
+    assert line.say(10, 0.9) >= {A, B}, "a way by either end may lead over it"
+    assert line.conditions.link_load(A, B) == 0.9
+    assert line.conditions.link_load(B, A) == 0.0
+    assert line.conditions.concern(A, (B,))
+    assert not line.conditions.concern(B, (A,))
+    assert 0 < line.away() < 50
+    assert line.away(is_used=False) == 100
+    line.say(40, 0.9)
+    assert line.away() == 100
+    line.say(90, 0.0)
+    assert line.away() == line.away(is_used=False) == 0
+    assert not line.conditions.concern(A, (B,))
+
+
+def test_a_link_that_is_no_longer_named_is_empty_after_a_while_and_one_that_is_gone_at_once() -> (
+    None
+):
+    line = Line()
+    line.say(10, 0.9)
+    line.say(BETTER_S - 1, 0.0)
+    assert line.conditions.link_load(A, B) == 0.9
+    line.say(2, 0.0)
+    assert line.conditions.link_load(A, B) == 0.0
+    line.say(10, 0.9)
+    line.conditions.heard(NodeMetrics(1, A, 0.1, 0, 0, full_links=(FullLink(B, 0.9),)), line.now)
+    assert line.conditions.link_load(A, B) == 0.0
+    line.say(10, 0.9)
+    line.conditions.gone(B)
+    line.conditions.gone(A)
+    assert line.conditions.link_load(A, B) == 0.0
+    assert line.conditions.deadline() is None
+
+
+def test_the_draw_at_a_link_is_another_than_at_its_relays_and_than_the_way_back() -> None:
+    same = sum(
+        (link_draw(key, A, B) < 0.5) == (other < 0.5)
+        for key in range(1000)
+        for other in (draw(key, A), draw(key, B), link_draw(key, B, A))
+    )
+    assert 1400 < same < 1600

@@ -11,6 +11,7 @@ from laps.types import (
     MAX_ADDRESS_LENGTH,
     Candidate,
     Coordinates,
+    FullLink,
     NamespaceInfo,
     NodeId,
     NodeMetrics,
@@ -49,7 +50,7 @@ from laps.wire.extensions import (
     Urgency,
     check_full_name,
 )
-from laps.wire.metric_fields import MAX_CANDIDATES, MAX_COORDINATE_MS
+from laps.wire.metric_fields import MAX_CANDIDATES, MAX_COORDINATE_MS, MAX_FULL_LINKS
 from laps.wire.peering import CODECS, Message, MessageType
 from laps.wire.policy import PolicyRefusal, SetTerms
 
@@ -88,6 +89,7 @@ node_metrics = st.builds(
         ),
         max_size=MAX_CANDIDATES,
     ).map(tuple),
+    st.lists(st.builds(FullLink, node_ids, shares), max_size=3).map(tuple),
 )
 namespace_infos = st.builds(
     NamespaceInfo,
@@ -200,6 +202,11 @@ def test_the_extensions_stand_beside_the_document() -> None:
         (
             metrics(client_address="x" * (MAX_ADDRESS_LENGTH + 1)),
             "NODE_METRICS: client_address_len 260 is more than 259",
+        ),
+        (metrics(full_links=(FullLink(SOURCE, 1.5),)), "full 1.5 is outside 0 to 1"),
+        (
+            metrics(full_links=(FullLink(SOURCE, 1),) * (MAX_FULL_LINKS + 1)),
+            "full_links 257 is more than 256",
         ),
         (namespace(*[b""] * (MAX_NAMESPACE_PARTS + 1)), "part_count 33 is more than 32"),
         (

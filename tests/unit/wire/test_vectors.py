@@ -12,6 +12,7 @@ from laps.types import (
     Candidate,
     Coordinates,
     DataDirection,
+    FullLink,
     NamespaceInfo,
     NodeId,
     NodeInfo,
@@ -134,6 +135,7 @@ def node_metrics(meaning: Meaning) -> NodeMetrics:
         meaning["client_address"],
         coordinates(meaning),
         candidates(meaning),
+        full_links(meaning),
     )
 
 
@@ -150,6 +152,14 @@ def candidates(meaning: Meaning) -> tuple[Candidate, ...]:
         rtt_us, loss, bandwidth_bps = measured.split("/")
         figures = number(rtt_us), float(loss), number(bandwidth_bps)
         found.append(Candidate(parse_node_id(node_id), *figures))
+    return tuple(found)
+
+
+def full_links(meaning: Meaning) -> tuple[FullLink, ...]:
+    found = []
+    for item in meaning.get("full_links", "").split():
+        node_id, _, full = item.partition("@")
+        found.append(FullLink(parse_node_id(node_id), float(full)))
     return tuple(found)
 
 
