@@ -14,6 +14,7 @@ from laps.relay.extensions import Extensions
 from laps.relay.on_demand import HOLD_S, State
 from laps.relay.settings import DemandSettings
 from laps.routing.flows import FromClient
+from laps.sim import underlay
 from laps.sim.network import Network
 from laps.sim.topology import Publisher, Subscriber, Topology
 from laps.types import NodeId, parse_node_id
@@ -233,6 +234,47 @@ def test_a_hub_that_is_fuller_the_more_copies_it_sends_comes_to_rest(tracks: int
     net.run(120.0)
     assert relay_of(net, "1:1").fib.changes - before <= len(targets)
     check_all_came(net, since, net.now - 2.0)
+
+
+def test_a_hub_whose_line_is_full_sends_one_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured, is_full = Extensions.measured, [False]
+
+    def at_the_limit(self: Extensions, metrics: NodeMetrics, now: float) -> object:
+        if metrics.source_node_id == parse_node_id("1:1"):
+            egress_bps = 970_000_000 if is_full[0] else 100_000_000
+            metrics = replace(metrics, capacity_bps=10**9, egress_bps=egress_bps)
+        return measured(self, metrics, now)
+
+    monkeypatch.setattr(Extensions, "measured", at_the_limit)
+    net = network(*far_region(), ["2:1", "2:2"])
+    net.run(15.0)
+    assert sessions(net, "1:1") == {}
+    is_full[0] = True
+    net.run(40.0)
+    assert sessions(net, "1:1") == {"2:9": State.UP}
+    (flow,) = (it for it in relay_of(net, "1:1").fib if isinstance(it.key, FromClient))
+    assert len(flow.outs) == 1
+    check_all_came(net, 17.0, net.now - 2.0)
+
+
+@pytest.mark.parametrize("object_bytes", [50, 4000])
+def test_a_relay_is_not_dialled_by_a_path_that_is_too_narrow_for_the_track(
+    monkeypatch: pytest.MonkeyPatch, object_bytes: int
+) -> None:
+    monkeypatch.setattr(underlay, "SPACING_S", 0.15)  # 9,600 bits in 150 ms: 64 kbit/s
+    nodes = [
+        node("1:1", "west", (0, -20)),
+        node("1:2", "east", (0, 20)),
+        node("1:3", "west", (-60, 0)),
+    ]
+    net = network(nodes, [link("1:1", "1:3", 60), link("1:3", "1:2", 60)], ["1:2"])
+    for publisher in net.publishers:
+        publisher.spec = structs.replace(publisher.spec, object_bytes=object_bytes)
+    net.run(60.0)
+    net.follow_policy(POLICY)
+    net.run(30.0)
+    dialled = {"1:2": State.UP} if object_bytes == 50 else {}
+    assert sessions(net, "1:1") == dialled
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from laps.relay.on_demand import HOLD_S
@@ -118,7 +119,7 @@ class Aggregating:
             found.named[flow.serial, node_id] = NamedWay(held.way, by, is_exact=True)
         if held.way == (held.via,):
             # It may be a session on demand: it stays.
-            self._prospects.need(held.via, held.why, len(held.covered), found, at_once=True)
+            self._prospects.need(flow, held.via, held.why, len(held.covered), found, at_once=True)
         return held.covered
 
     def _chosen(
@@ -138,7 +139,9 @@ class Aggregating:
             if not self._spares(entries, chosen.covered, way, region):
                 pass
             elif chosen.way is None:
-                self._prospects.need(chosen.via, why, len(chosen.covered), found, at_once=True)
+                self._prospects.need(
+                    flow, chosen.via, why, len(chosen.covered), found, at_once=True
+                )
             elif held is not None and held.via == chosen.via:
                 held.way = way
             else:
@@ -169,6 +172,9 @@ class Aggregating:
             return f"this relay is {self._conditions.load(here):.0%} full"
         bound = terms.max_loss * (WELL_WITHIN if is_spared else 1.0)
         for path in ways.values():
+            if self._prospects.is_link_full_for(flow, here, path.peer_id, is_used=not is_spared):
+                load = self._conditions.link_load(here, path.peer_id)
+                return f"the link to {format_node_id(path.peer_id)} is {load:.0%} full"
             if (loss := self._conditions.loss(here, path.peer_id)) > bound:
                 return f"{loss:.1%} is lost to {format_node_id(path.peer_id)}"
         return None
@@ -212,15 +218,17 @@ class Aggregating:
             return False
         if any(self._is_full(flow, region, it, is_used=True) for it in held.way):
             return False
+        links = pairwise((self._prospects.self_id, *held.way))
+        if any(self._prospects.is_link_full_for(flow, *it, is_used=True) for it in links):
+            return False
         for node_id in list(held.covered):
             if node_id not in ways or not self._prospects.may_lead_on(terms, held.via, node_id):
                 del held.covered[node_id]
         for node_id, path in ways.items():
             if node_id in held.way:
                 continue
-            lenient = LENIENCE if node_id in held.covered else 1.0
-            there_us = reach.srtt_us
-            if self._prospects.leads_on(terms, held.via, node_id, there_us, path, lenient):
+            leads_on, is_used = self._prospects.leads_on, node_id in held.covered
+            if leads_on(flow, held.via, node_id, reach.srtt_us, path, is_used=is_used):
                 held.covered[node_id] = now
             elif now - held.covered.get(node_id, now) >= HOLD_S:
                 del held.covered[node_id]
@@ -261,12 +269,12 @@ class Aggregating:
             covered = tuple(
                 it
                 for it, usual in ways.items()
-                if it not in (way or ()) and prospects.leads_on(terms, via, it, there_us, usual)
+                if it not in (way or ()) and prospects.leads_on(flow, via, it, there_us, usual)
             )
             if len(covered) < 2:
                 continue
             found.weighed[via] += len(covered)
-            if way is None and not prospects.is_clear(terms, via):
+            if way is None and not prospects.is_clear(flow, via, found):
                 continue
             rank = (-len(covered), not is_held, way is None, there_us, via)
             if best is None or rank < best[0]:

@@ -23,19 +23,19 @@ finds the other peers, and `on_demand` has the sessions.
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from laps.relay.aggregating import Aggregating
 from laps.relay.on_demand import Need
-from laps.relay.prospects import Prospects, Round
+from laps.relay.prospects import Prospects, Rates, Round
 from laps.relay.roles import Role
 from laps.relay.shortening import Shortening
 from laps.routing.flows import FromClient
 from laps.types import NodeType, PeerMode, format_node_id
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Collection, Iterator
 
     from laps.infobase.nodes import PathCandidate
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from laps.relay.weighing import Weighing
     from laps.routing.flows import Flow
     from laps.routing.route import NamedWay
+    from laps.tracks.tracks import Tracks
     from laps.types import NodeId, NodeInfo
 
 # All flows are looked at in this time, some at once: 10 µs each.
@@ -68,6 +69,7 @@ class Demand:
         weighing: Weighing,
         places: Places,
         sessions: OnDemand,
+        tracks: Tracks,
         settings: DemandSettings,
     ) -> None:
         self.sessions = sessions
@@ -81,7 +83,8 @@ class Demand:
         self._fib = weighing.fib
         self._sets = weighing.sets
         self._places = places
-        self._prospects = Prospects(self_info.id, weighing, places, sessions)
+        self._rates = Rates(tracks)
+        self._prospects = Prospects(self_info.id, weighing, places, sessions, self._rates)
         self._aggregating = Aggregating(weighing, self._prospects, sessions)
         self._shortening = Shortening(weighing, self._prospects, self._aggregating)
         self._settings = settings
@@ -163,7 +166,7 @@ class Demand:
         if now < self._due_at or self.deadline() is None:
             return
         if self._round is None:
-            self._round = Round(Counter(), now)
+            self._round = Round(now)
             self._steps = self._look(self._round)
         if next(islice(self._steps, MOST_AT_ONCE, None), self) is not self:
             self._due_at = now + NEXT_S
@@ -180,6 +183,7 @@ class Demand:
 
     def _act(self, found: Round, now: float) -> None:
         self._aggregating.end()
+        self._rates.end()
         wanted = [it for it, _ in found.weighed.most_common() if self._prospects.is_no_peer(it)]
         self._places.want(wanted)
         kept = self._successors.items()
@@ -211,6 +215,7 @@ class Demand:
                 found.vias.setdefault(self._policy.region_of(node_id), []).append(node_id)
         for flow in self._fib:
             if isinstance(flow.key, FromClient) and flow.targets:
+                self._rates.look(flow.of_track, found.at)
                 self._look_at(flow, found)
             yield
 

@@ -6,18 +6,18 @@ not take away the reason for it.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Final, Protocol
 from zlib import crc32
 
 from laps.relay.on_demand import Need
-from laps.routing.conditions import draw
+from laps.routing.conditions import draw, link_draw
 from laps.routing.selection import select
-from laps.types import NodeType
+from laps.types import NodeType, TrackKey
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Iterable
 
     from laps.infobase.nodes import PathCandidate
@@ -26,12 +26,16 @@ if TYPE_CHECKING:
     from laps.routing.flows import Flow
     from laps.routing.route import NamedWay
     from laps.routing.terms import Terms, Way
+    from laps.tracks.tracks import Tracks
     from laps.types import NodeId
 
 # What has begun goes on until the figures are this much inside of the bound that it began beyond,
 WELL_WITHIN: Final = 0.85
 # or this much beyond one that it has to keep to.
 LENIENCE: Final = 1.2
+
+# Each look at how much a track carries counts a third.
+SMOOTHING: Final = 1 / 3
 
 
 class Places(Protocol):
@@ -46,6 +50,9 @@ class Places(Protocol):
     def loss(self, node_id: NodeId) -> float:
         """What the path to a node that is no peer loses at least, as probes show."""
 
+    def width_bps(self, node_id: NodeId) -> int:
+        """What the path to a node that is no peer carries at least, as probes show; 0: unknown."""
+
     def want(self, node_ids: Iterable[NodeId]) -> None:
         """Have these nodes probed before others, the first of them above all."""
 
@@ -54,25 +61,64 @@ class Places(Protocol):
 class Round:
     """What is found out while all flows are looked at once."""
 
-    weighed: Counter[NodeId]
-    "Nodes that would help if their paths were good, and how many would be helped."
     at: float
     "When it began."
+    weighed: Counter[NodeId] = field(default_factory=Counter)
+    "Nodes that would help if their paths were good, and how many would be helped."
     named: dict[tuple[int, NodeId], NamedWay] = field(default_factory=dict)
     "Ways by Vias that spare copies, by flow and target."
     needs: dict[str, Need] = field(default_factory=dict)
     "Peers that would help, by contact."
+    promised_bps: Counter[NodeId] = field(default_factory=Counter)
+    "What would be sent to nodes that are to be dialled."
     poor: set[NodeId] = field(default_factory=set)
     "Targets whose ways are not acceptable, though others might be."
     vias: dict[str, list[NodeId]] = field(default_factory=dict)
     "The Vias of each region."
 
 
+class Rates:
+    """How much publishers here send of their tracks, between two looks at each."""
+
+    def __init__(self, tracks: Tracks) -> None:
+        self._tracks = tracks
+        self._seen: dict[int, tuple[int, float, int]] = {}
+        "What had come of a track, when, and how much a second that was."
+        self._next: dict[int, tuple[int, float, int]] = {}
+        "The same, of the round that is under way."
+
+    def look(self, key: int, now: float) -> None:
+        """Measure one track."""
+        track = self._tracks.get(TrackKey(key))
+        if track is None:
+            return
+        received = track.meter.received
+        before, at, bps = self._seen.get(key, (received, now, 0))
+        if now > at:
+            # What came is counted when streams end: a long one all at once.
+            bps += round(SMOOTHING * (8 * (received - before) / (now - at) - bps))
+        self._next[key] = received, now, bps
+
+    def bps(self, key: int) -> int:
+        """As last measured; 0 where nobody counts it, or it was not there before."""
+        found = self._next.get(key)
+        return 0 if found is None else found[2]
+
+    def end(self) -> None:
+        """All tracks were measured: those that were not are gone."""
+        self._seen, self._next = self._next, {}
+
+
 class Prospects:
     """Answers what the relay asks itself about peers that it could have."""
 
     def __init__(
-        self, self_id: NodeId, weighing: Weighing, places: Places, sessions: OnDemand
+        self,
+        self_id: NodeId,
+        weighing: Weighing,
+        places: Places,
+        sessions: OnDemand,
+        rates: Rates,
     ) -> None:
         self.self_id = self_id
         self.places = places
@@ -82,6 +128,7 @@ class Prospects:
         self._conditions = weighing.conditions
         self._graph = weighing.graph
         self._sessions = sessions
+        self._rates = rates
 
     # -- as things are -----------------------------------------------------------------------------
 
@@ -110,6 +157,11 @@ class Prospects:
         """Whether a relay is too full for a flow's copies into a region: not for all at once."""
         mine = draw(flow.of_track ^ crc32(region.encode()), node_id)
         return self._conditions.turns_away(node_id, flow.terms.max_load, mine, is_used=is_used)
+
+    def is_link_full_for(self, flow: Flow, a: NodeId, b: NodeId, *, is_used: bool) -> bool:
+        """Whether a link is too full for a flow."""
+        mine, most = link_draw(flow.of_track, a, b), flow.terms.max_load
+        return self._conditions.link_turns_away(a, b, most, mine, is_used=is_used)
 
     def loss(self, way: Way) -> float:
         """What the links of a way lose together, as far as it has lasted."""
@@ -140,16 +192,20 @@ class Prospects:
 
     def leads_on(
         self,
-        terms: Terms,
+        flow: Flow,
         via: NodeId,
         node_id: NodeId,
         there_us: float,
         usual: PathCandidate,
-        lenient: float = 1.0,
+        *,
+        is_used: bool = False,
     ) -> bool:
         """Whether a Via sends on to a node, in the time that the class of a track bears."""
+        terms, lenient = flow.terms, LENIENCE if is_used else 1.0
         link = self._link(terms, via, node_id)
         if link is None or self._conditions.loss(via, node_id) > terms.max_loss * lenient:
+            return False
+        if self.is_link_full_for(flow, via, node_id, is_used=is_used):
             return False
         whole = there_us + link
         if terms.stretch == inf:
@@ -174,17 +230,24 @@ class Prospects:
 
     # -- who could be dialled ----------------------------------------------------------------------
 
-    def is_good(self, terms: Terms, node_id: NodeId) -> bool:
+    def is_good(self, flow: Flow, node_id: NodeId, found: Round) -> bool:
         """Whether data may go straight to a node, and nothing known speaks against it."""
-        if self._policy.against_way(terms, (node_id,)) is not None:
+        if self._policy.against_way(flow.terms, (node_id,)) is not None:
             return False
-        return self.is_clear(terms, node_id)
+        return self.is_clear(flow, node_id, found)
 
-    def is_clear(self, terms: Terms, node_id: NodeId) -> bool:
-        """Whether what is lost on the way straight to a node is no more than a class bears."""
-        if self.is_no_peer(node_id):
-            return self.places.loss(node_id) <= terms.max_loss
-        return self._conditions.loss(self.self_id, node_id) <= terms.max_loss
+    def is_clear(self, flow: Flow, node_id: NodeId, found: Round) -> bool:
+        """Whether the way straight to a node has room for a flow, and loses no more than it bears.
+
+        Of a node that is no peer probes show it.
+        """
+        if not self.is_no_peer(node_id):
+            return self._conditions.loss(self.self_id, node_id) <= flow.terms.max_loss
+        if self.places.loss(node_id) > flow.terms.max_loss:
+            return False
+        width_bps = self.places.width_bps(node_id)
+        wanted_bps = found.promised_bps[node_id] + self._rates.bps(flow.of_track)
+        return not width_bps or wanted_bps <= flow.terms.max_load * width_bps
 
     def may_dial(self, terms: Terms, node_id: NodeId) -> bool:
         """Whether a node may be a peer, and could take a track then."""
@@ -196,7 +259,14 @@ class Prospects:
         return self._policy.against_link(terms, self.self_id, node_id) is None
 
     def need(
-        self, node_id: NodeId, why: str, gain: int, found: Round, *, at_once: bool = False
+        self,
+        flow: Flow,
+        node_id: NodeId,
+        why: str,
+        gain: int,
+        found: Round,
+        *,
+        at_once: bool = False,
     ) -> None:
         """Note that a node would help as a peer; nothing where it is one by configuration."""
         info = self._nodes.info(node_id)
@@ -205,4 +275,5 @@ class Prospects:
         before = found.needs.get(info.contact)
         if before is not None:
             why, gain, at_once = before.why, gain + before.gain, at_once or before.at_once
+        found.promised_bps[node_id] += self._rates.bps(flow.of_track)
         found.needs[info.contact] = Need(info.contact, node_id, why, gain, at_once=at_once)

@@ -179,7 +179,8 @@ class Relay:
             settings.steadiness,
         )
         sessions = OnDemand(self.weighing, self.ingress, self._paths, self.journal, settings.demand)
-        self.demand = Demand(self_info, role, self.weighing, self.places, sessions, settings.demand)
+        helping = self.weighing, self.places, sessions, self.tracks
+        self.demand = Demand(self_info, role, *helping, settings.demand)
         self.router.namers = (self.demand,)
         deciding = self.subscribes, self.weighing, self.fib, self.reach, self.tracks
         self.refusals = Refusals(self.id, refused, *deciding, self.journal)

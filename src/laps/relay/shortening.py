@@ -68,7 +68,7 @@ class Shortening:
         found.poor.update(poor)
         late = {}
         for node_id, why in poor.items():
-            if ways[node_id].hops and prospects.is_good(terms, node_id):
+            if ways[node_id].hops and prospects.is_good(flow, node_id, found):
                 late[node_id] = why
             else:
                 self._go_round(flow, node_id, why, found)
@@ -77,13 +77,13 @@ class Shortening:
         straight = sum(not path.hops for it, path in ways.items() if it not in late)
         if not is_far or straight + len(late) <= terms.fan_out:
             for node_id, why in late.items():
-                prospects.need(node_id, why, 1, found)
+                prospects.need(flow, node_id, why, 1, found)
             return
         some = {it: ways[it] for it in late}
         chosen = self._aggregating.choose(flow, region, some, found)
         if chosen is not None and chosen.way in (None, (chosen.via,)):
             why = f"{len(late)} ways into {region} are too bad"
-            prospects.need(chosen.via, why, len(chosen.covered), found)
+            prospects.need(flow, chosen.via, why, len(chosen.covered), found)
 
     def straighten(self, flow: Flow, ways: Ways, found: Round) -> None:
         """Find peers for targets that are reached by way of other regions for them alone."""
@@ -94,9 +94,9 @@ class Shortening:
         region_of = self._policy.region_of
         for node_id, fewer in detours(prospects.self_id, whole, region_of).items():
             found.weighed[node_id] += fewer
-            if prospects.is_good(terms, node_id):
+            if prospects.is_good(flow, node_id, found):
                 why = f"{fewer + 1} copies between regions where one would do"
-                prospects.need(node_id, why, fewer, found)
+                prospects.need(flow, node_id, why, fewer, found)
 
     def _is_full(self, terms: Terms) -> bool:
         load = self._conditions.load(self._prospects.self_id)
@@ -130,8 +130,8 @@ class Shortening:
         if via is None:
             return
         found.weighed[via] += 1
-        if prospects.is_clear(terms, via) and prospects.may_dial(terms, via):
-            prospects.need(via, f"{format_node_id(node_id)}: {why}", 1, found)
+        if prospects.is_clear(flow, via, found) and prospects.may_dial(terms, via):
+            prospects.need(flow, via, f"{format_node_id(node_id)}: {why}", 1, found)
 
     def _round(self, terms: Terms, node_id: NodeId) -> tuple[float, NodeId | None]:
         """The shortest way to a target by a Via that is no peer by configuration."""

@@ -49,7 +49,6 @@ class Weighing:
         self.nodes = nodes
         self.links = links
         self.avoided = avoided
-        self._self_id = self_id
         self._steered_at: float | None = None
         "When what takes a way of its own is looked at, as other links are there."
 
@@ -73,10 +72,7 @@ class Weighing:
             self._reconsider(now)
         concerned: set[NodeId] = set()
         if changed := self.conditions.tick(now):
-            if self._self_id in changed:
-                concerned = set(self.nodes)  # every way begins with a link of ours
-            else:
-                concerned = {it for it in self.nodes if self._passes_any(it, changed)}
+            concerned = {it for it in self.nodes if self._passes_any(it, changed)}
             concerned |= self.router.steered
         if self._steered_at is not None and self._steered_at <= now:
             self._steered_at = None
