@@ -29,7 +29,8 @@ SETTINGS = RelaySettings(
     cache=CACHE, demand=DemandSettings(sessions=0), probing=ProbeSettings(enabled=False)
 )
 FULL = 0.9
-SETTLE_S = 100.0
+# Flows leave in half a minute, and come back a few at a time.
+SETTLE_S = 200.0
 REST_S = 30.0
 
 # How often one track may take another way until all have settled, and how many of all after that.
