@@ -436,6 +436,8 @@ class Repairs:
         else:
             return  # it asks again, and there may be a way by then
         asked = since = now - request.age_ms / 1000
+        if stub is not None and request.full_name_hash in stub.kept_aside:
+            track = None
         if track is not None:
             since = missing_since(track, request, srtt_us / 1e6, now)
             until = under_way_since(track, request.have, srtt_us / 1e6, now)
