@@ -9,6 +9,8 @@ import pytest
 from laps.policy import policy_from_mapping
 from laps.routing.terms import Onward
 from laps.types import NodeMetrics, Reachability, parse_node_id
+from laps.wire.moqt.codes import RequestCode
+from laps.wire.moqt.messages import RequestError
 from support.moqt import MoqtNet
 from support.moqt_streams import Obj, objects_of
 
@@ -275,3 +277,48 @@ def test_a_stream_to_one_node_takes_the_place_of_another_class() -> None:
     net.run(1.5)
     follow(net, relays, policy(plan={"default_class": "gold"}))
     assert [it.order for it in end(net, relays["1:1"], relays["1:2"]).running] == [0]
+
+
+# -- ranges that another relay will not send -------------------------------------------------------
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("both", [False, True])
+def test_a_fetch_that_another_relay_refuses_has_its_reason(both: bool, cached: bool) -> None:
+    net, relays = network("1:1 > 1:2")
+    pub = net.app(relays["1:1"])
+    alias = pub.publish("demo/t")
+    if cached:  # what is here is before what is asked for
+        early = net.app(relays["1:2"])
+        early.subscribe("demo/t")
+        net.run(0.5)
+        pub.stream(alias, 0, *objects_of(0, 1))
+        net.run(0.5)
+        early.leave()
+        net.run(10)
+    pub.stream(alias, 1, *objects_of(0, 1))
+    net.run(0.5)
+    follow(net, relays if both else {"1:1": relays["1:1"]}, CLOSED)
+    app = net.app(relays["1:2"])
+    app.fetch("demo/t", (1, 0), (1, 2))
+    net.run(0.5)
+    error = app.last(RequestError)
+    assert (error.code, error.reason) == (
+        RequestCode.UNAUTHORIZED,
+        "policy: policy closes 1:1-1:2",
+    )
+
+
+@pytest.mark.parametrize("refusing", ["1:1", "1:3"])
+def test_a_fetch_that_one_relay_refuses_is_asked_of_the_next_with_the_track(refusing: str) -> None:
+    net, relays = network("1:1 > 1:2", "1:3 > 1:2")
+    for node in ("1:1", "1:3"):
+        pub = net.app(relays[node])
+        pub.stream(pub.publish("demo/t"), 0, *objects_of(0, 1))
+    net.run(0.5)
+    closed = policy(link=[{"between": [refusing, "1:2"], "closed": True}])
+    follow(net, {refusing: relays[refusing]}, closed)
+    app = net.app(relays["1:2"])
+    app.fetch("demo/t", (0, 0), (0, 2))
+    net.run(1)
+    assert app.fetched.places == [(0, 0), (0, 1)]
