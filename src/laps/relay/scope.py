@@ -144,6 +144,8 @@ class Scope:
 
     def against(self, info: SubscribeInfo) -> str | None:
         """Why this relay may not have the track of a subscribe for anybody; None if it may."""
+        if not self._policy.binds:
+            return None
         return self._policy.against_node(self._terms(info), self._self_id)
 
     def hears(self, info: SubscribeInfo, *, added: bool) -> bool:
