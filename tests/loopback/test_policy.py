@@ -255,7 +255,10 @@ async def test_a_kept_policy_that_cannot_be_read_is_an_error_with_the_way_out(
     else:
         kept.write_bytes(signed[:-9] if damage == "changed" else signed)
     file.write_text(INSIDE)
-    settings = {"policy__key": key_text(KEY.public_key()), "policy__kept": str(kept)}
+    settings: dict[str, Any] = {
+        "policy__key": key_text(KEY.public_key()),
+        "policy__kept": str(kept),
+    }
     if has_file:
         settings["policy__file"] = str(file)
     async with AsyncExitStack() as stack:

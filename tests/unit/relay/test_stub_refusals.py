@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from laps.relay.relay import Relay
     from support.moqt import App
 
-WHERE = [{"nodes": ["1:1"], "region": "us"}, {"nodes": ["1:3"], "region": "eu"}]
+WHERE = [{"nodes": ["1:1", "1:4"], "region": "us"}, {"nodes": ["1:3"], "region": "eu"}]
 TRACK = "clinic/t"
 OUTSIDE = "policy: 1:3 is in eu, and the track stays inside us"
 
@@ -96,6 +96,7 @@ def test_stubs_that_come_later_have_nothing_of_what_policy_forbids_their_edge(
     fetched = [clinic.fetcher(it) for it in (clinic.stub, clinic.stub_of("7:8"), clinic.edge)]
     assert late.places == []
     assert reasons(late) == [OUTSIDE]
+    assert isinstance(late.heard[-1], RequestError)  # it had not been answered yet
     assert [reasons(it) for it in fetched] == [[OUTSIDE]] * 3
     assert not any(it.streams for it in fetched)
     clinic.net.run(20.0)
@@ -160,6 +161,22 @@ def test_a_stub_that_joins_others_on_a_refused_track_hears_why(clinic: Clinic) -
     clinic.net.run(2.5)
     assert list(clinic.edge.refusals.all_reasons())
     assert reasons(clinic.subscriber()) == ["policy: policy closes 1:1-1:3"]
+
+
+def test_a_stub_forgets_what_an_edge_has_refused_that_is_gone(clinic: Clinic) -> None:
+    clinic.follow(INSIDE)
+    assert reasons(clinic.subscriber()) == [OUTSIDE]
+    near = clinic.net.relay("1:4")
+    clinic.net.edge(near)
+    clinic.net.wire(near, clinic.source, extended=True)
+    clinic.net.crash(clinic.edge)
+    clinic.net.wire(clinic.stub, near, extended=True)
+    clinic.net.run(3.0)
+    app = clinic.subscriber()
+    assert not reasons(app)
+    clinic.pub.stream(clinic.alias, 0, *objects_of(0))
+    clinic.net.run(0.5)
+    assert app.places == [(0, 0)]
 
 
 def test_an_answer_to_a_fetch_of_a_stub_ends_when_policy_forbids_it(clinic: Clinic) -> None:
