@@ -8,10 +8,13 @@ import pytest
 
 from laps.policy import policy_from_mapping
 from laps.relay.roles import Role
+from laps.types import hash_track
+from laps.wire.extensions import MAX_HOPS, RepairRequest
 from laps.wire.moqt.messages import FetchOk, PublishDone, RequestError, SubscribeOk
 from laps.wire.policy import PolicyRefusal
 from support.moqt import MoqtNet
 from support.moqt_streams import Obj, objects_of
+from support.relays import track_name
 
 if TYPE_CHECKING:
     from laps.policy import Policy
@@ -177,6 +180,20 @@ def test_a_stub_forgets_what_an_edge_has_refused_that_is_gone(clinic: Clinic) ->
     clinic.pub.stream(clinic.alias, 0, *objects_of(0))
     clinic.net.run(0.5)
     assert app.places == [(0, 0)]
+
+
+def test_a_stub_is_repaired_nothing_of_what_policy_keeps_from_it(clinic: Clinic) -> None:
+    clinic.subscriber()
+    clinic.pub.stream(clinic.alias, 0, *objects_of(0, 1))
+    clinic.net.run(0.5)
+    clinic.follow(INSIDE)
+    before = clinic.sent_to_stub()
+    stub, edge = clinic.stub.id, clinic.edge.id
+    key = hash_track(track_name(TRACK)).full_name_hash
+    assert before
+    clinic.stub.reach.send(edge, RepairRequest(MAX_HOPS, stub, edge, 1, key, 10_000, ()))
+    clinic.net.run(1.0)
+    assert clinic.sent_to_stub() == before
 
 
 def test_an_answer_to_a_fetch_of_a_stub_ends_when_policy_forbids_it(clinic: Clinic) -> None:
