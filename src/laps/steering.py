@@ -50,9 +50,19 @@ class Hearing:
     """Reads one track of documents, for one relay, and keeps the last that counts."""
 
     def __init__(
-        self, runner: Runner, track: str, file: Path | None, take: Callable[[bytes], bool]
+        self,
+        runner: Runner,
+        track: str,
+        file: Path | None,
+        take: Callable[[bytes], bool],
+        unreadable: str = "",
     ) -> None:
-        """`take` follows a document, and says whether it counts; InvalidDocument says why not."""
+        """`take` follows a document, and says whether it counts; InvalidDocument says why not.
+
+        `unreadable` is an error, with the way out, where the file is there and cannot be followed;
+        without it that is a warning, as the next document makes up for it.
+        """
+        self._unreadable = unreadable
         self._runner = runner
         self._track = track
         self._file = file
@@ -99,11 +109,13 @@ class Hearing:
 
     def _recall(self, path: Path) -> None:
         try:
-            self._take(path.read_bytes())
+            self._follow(path.read_bytes())
         except FileNotFoundError:
             pass
-        except OSError as error:
-            log.warning("the %s in %s is not followed: %s", self._track, path, error)
+        except (OSError, InvalidDocument) as error:
+            level = logging.ERROR if self._unreadable else logging.WARNING
+            known = self._track, path, error, self._unreadable
+            log.log(level, "the %s in %s is not followed: %s%s", *known)
 
     def _take(self, payload: bytes) -> bool:
         try:
@@ -158,7 +170,12 @@ class KeepingTo:
         """ConfigError if the key is none."""
         self._runner = runner
         self._key = parse_key(config.key)
-        self._hearing = Hearing(runner, policies.TRACK, config.kept, self._take)
+        counts = "everything is allowed" if config.file is None else f"{config.file} counts"
+        unreadable = (
+            f"; {counts} until laps/{policies.TRACK} is heard. Put a policy there that "
+            "`laps policy sign` has made with the key of policy.key, or remove that file"
+        )
+        self._hearing = Hearing(runner, policies.TRACK, config.kept, self._take, unreadable)
 
     async def close(self) -> None:
         """Hear no more; the relay keeps to the policy it has until it stops."""

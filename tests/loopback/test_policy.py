@@ -241,6 +241,37 @@ async def test_a_signed_policy_takes_the_place_of_the_file_and_outlasts_a_restar
             await anext(other.subscribe("clinic", "pulse"))
 
 
+@pytest.mark.parametrize("damage", ["changed", "another-key", "a-directory"])
+@pytest.mark.parametrize("has_file", [False, True])
+@on_loop
+async def test_a_kept_policy_that_cannot_be_read_is_an_error_with_the_way_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, has_file: bool, damage: str
+) -> None:
+    kept, file = tmp_path / "kept", tmp_path / "policy.toml"
+    key = Ed25519PrivateKey.generate() if damage == "another-key" else KEY
+    signed = sign_policy(PolicyDocument(sequence=2, issued_at=time.time(), policy={}), key)
+    if damage == "a-directory":
+        kept.mkdir()
+    else:
+        kept.write_bytes(signed[:-9] if damage == "changed" else signed)
+    file.write_text(INSIDE)
+    settings: dict[str, Any] = {
+        "policy__key": key_text(KEY.public_key()),
+        "policy__kept": str(kept),
+    }
+    if has_file:
+        settings["policy__file"] = str(file)
+    async with AsyncExitStack() as stack:
+        runner = start(stack, "1:1", **settings)
+        hearing = KeepingTo(runner, runner.config.policy)
+        stack.push_async_callback(hearing.close)
+    (error,) = (it.getMessage() for it in caplog.records if it.levelname == "ERROR")
+    assert error.startswith(f"the policy in {kept} is not followed: ")
+    counts = f"{file} counts" if has_file else "everything is allowed"
+    assert f"; {counts} until laps/policy is heard." in error
+    assert error.endswith("has made with the key of policy.key, or remove that file")
+
+
 @on_loop
 async def test_signed_policies_follow_one_another_and_so_do_plans_where_policy_binds(
     tmp_path: Path,

@@ -87,6 +87,14 @@ def test_policies_that_change_are_kept_by_streams_that_do_not_end(seed: int) -> 
     assert change_policies(seed, endless=True) == []
 
 
+def test_what_begins_between_two_policies_comes_when_its_way_is_known_a_moment_later() -> None:
+    assert change_policies(57, endless=True) == []
+
+
+def test_what_a_stub_has_sent_before_its_way_is_forbidden_comes_once() -> None:
+    assert change_policies(48) == []
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(20, 320))
 def test_many_policies_that_change_are_kept_at_every_hop(seed: int) -> None:

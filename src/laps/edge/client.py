@@ -133,6 +133,8 @@ class ClientLink(Pressed, Protocol):
 class Serving(Protocol):
     """An answer to a FETCH, on its way to a client."""
 
+    track: Track
+
     def pump(self, now: float) -> None:
         """Send on, as long as there is room."""
 

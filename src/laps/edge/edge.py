@@ -82,13 +82,13 @@ class Edge:
         self.addresses = context.addresses
         self.shaping = Shaping(context)
         self.reviews = Reviews(context, self.shaping)
-        self.keeping = Keeping(context, self.reviews)
         self.moving = Moving(relay, self.clients, settings.moving)
         self.origins = Asking(context)
         self.endings = Endings(context, self.queries)
         self.requests = RelayRequests(
             context, self.queries, self.fetches, self.statuses, self.endings
         )
+        self.keeping = Keeping(context, self.reviews, self.requests)
         self._events = relay.tracks.events
         self._is_leaving = False
         self.going_to: Address | None = None

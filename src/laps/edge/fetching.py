@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from laps.tracks.track import Track
     from laps.tracks.upstream_fetch import UpstreamFetch
     from laps.wire.moqt.dialect import Dialect
-    from laps.wire.moqt.messages import Fetch, Message
+    from laps.wire.moqt.messages import Fetch, Message, RequestError
 
 
 # What is missing of an object in fragments after this long was lost on its way from the publisher.
@@ -116,6 +116,8 @@ class FetchServing:
         "What comes before this place has been sent."
         self._fetch: UpstreamFetch | None = None
         "What is on its way here."
+        self._refusal: RequestError | None = None
+        "Why the relay that has it will not send it."
 
     def progressed(self, fetch: UpstreamFetch, now: float) -> None:
         """As `FetchWaiter.progressed`: what has arrived is sent on at once."""
@@ -140,6 +142,7 @@ class FetchServing:
         self._fetch = None
         self._answered = fetch.answered() if ok else fetch.settled()
         self._brought = fetch.objects
+        self._refusal = None if ok else fetch.refusal
         if self._out is not None:
             self.pump(now)
         else:
@@ -167,7 +170,9 @@ class FetchServing:
         elif not self._tried:
             self._fetches.counters.from_cache += 1
         largest = self.track.furthest()
-        if largest is None:
+        if self._refusal is not None and (largest is None or self.start > largest):
+            self.fail(self._refusal.code, self._refusal.reason, now)
+        elif largest is None:
             self.fail(RequestCode.DOES_NOT_EXIST, "no object of this track is known", now)
         elif self.start > largest:
             reason = f"the track has come to group {largest.group}, object {largest.object}"
@@ -177,7 +182,10 @@ class FetchServing:
         ):
             # What its draft leaves out does not exist, and that is more than is known.
             reason = "part of the range is not known here, and its publisher does not say"
-            self.fail(RequestCode.UNKNOWN_STATUS_IN_RANGE, reason, now)
+            code = int(RequestCode.UNKNOWN_STATUS_IN_RANGE)
+            if self._refusal is not None:
+                code, reason = self._refusal.code, self._refusal.reason
+            self.fail(code, reason, now)
         else:
             self._answer(largest, now)
 
@@ -337,7 +345,7 @@ class FetchServing:
         until = None if group is None else group.until.get(item.object_id)
         return until is not None and until < now
 
-    def fail(self, code: RequestCode, reason: str, now: float) -> None:
+    def fail(self, code: int, reason: str, now: float) -> None:
         """There is nothing to send."""
         self._fetches.counters.failed += 1
         self._asker.refuse(self._request_id, code, reason, now)

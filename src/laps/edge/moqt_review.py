@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from laps.auth.grants import Action
 from laps.edge.moqt_subscription import MoqtSubscription
-from laps.tracks.subscription import SubscriptionState
 from laps.wire.moqt.codes import DoneCode, RequestCode
 from laps.wire.moqt.messages import Fetch, JoiningFetch
 
@@ -46,7 +45,7 @@ def _review_subscriptions(client: EdgeClient, now: float) -> None:
         error = client.access.still(request_id, Action.SUBSCRIBE, name.namespace, name.name, now)
         if error is None:
             continue
-        if subscription.state is SubscriptionState.WAITING:
+        if subscription.is_unanswered:
             client.drop(subscription, now)
             client.refuse(request_id, RequestCode[error.reason.outcome.name], str(error), now)
         else:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from laps.edge.track_status import Statuses
     from laps.tracks.ports import OutStream
     from laps.tracks.track import Track
-    from laps.types import NodeId, TrackKey
+    from laps.types import NodeId, TrackKey, TrackName
     from laps.wire.moqt.dialect import Dialect
     from laps.wire.moqt.messages import Message
 
@@ -171,7 +171,7 @@ class RelayRequests:
             case [TrackStatus(_, name, _), Publish()]:
                 self._endings.begun_anew_elsewhere(name)
             case [TrackStatus(_, name, _)] | [Fetch(range=StandaloneFetch(track=name))] if (
-                reason := self._context.relay.refusals.against(name, source)
+                reason := self._against(name, source)
             ) is not None:
                 asker.refuse(request_id, RequestCode.UNAUTHORIZED, reason, now)
             case [TrackStatus(_, name, _)]:
@@ -186,6 +186,23 @@ class RelayRequests:
             case [FetchCancel()]:
                 if (serving := asker.serving.pop(request_id, None)) is not None:
                     serving.cancel(now)
+
+    def _against(self, name: TrackName, source: NodeId) -> str | None:
+        """Why a relay may not have a track; a Stub may have what clients of ours may."""
+        relay, policy = self._context.relay, self._context.authority.policy
+        if policy is not None and relay.reach.stub(source) is not None:
+            return policy.refusal(name, is_published=False)
+        return relay.refusals.against(name, source)
+
+    def review(self, now: float) -> None:
+        """Another policy is in force: answers of tracks that may not be here any more end."""
+        for asker in self._askers.values():
+            for request_id, serving in list(asker.serving.items()):
+                name = serving.track.name
+                reason = None if name is None else self._context.relay.refusals.here(name)
+                if reason is not None:
+                    serving.cancel(now)
+                    asker.refuse(request_id, RequestCode.UNAUTHORIZED, reason, now)
 
     def writable(self, now: float) -> None:
         """There may be room again on the ways to other relays."""

@@ -5,12 +5,13 @@ Whoever wants a part of a range that is being fetched waits for it with the othe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from laps.edge.client import EdgeClient
 from laps.ranges import last_of
 from laps.tracks.upstream_fetch import UpstreamFetch
+from laps.wire.moqt.codes import RequestCode
 from laps.wire.moqt.dialect import BETWEEN_RELAYS
 from laps.wire.moqt.messages import Fetch, FetchOk, RequestError, StandaloneFetch, TrackProperties
 from laps.wire.moqt.tolerance import Tolerance
@@ -81,6 +82,8 @@ class _Fetching:
     "and by which way."
     looked_at: float = 0.0
     "When it was last looked whether that way is still there."
+    refused_by: set[NodeId] = field(default_factory=set)
+    "Relays that will not send it."
 
 
 @dataclass(slots=True, eq=False)
@@ -97,7 +100,9 @@ class _FetchQuery:
             return
         if isinstance(message, FetchOk):
             self.fetches.accepted(self.fetching, message, now)
-        elif message is None or isinstance(message, RequestError):
+        elif isinstance(message, RequestError):
+            self.fetches.refused_elsewhere(self.fetching, message, now)
+        elif message is None:
             self.fetches.close(self.fetching, now, ok=False)
 
 
@@ -172,17 +177,22 @@ class UpstreamFetches:
             return None
         return choice.path.session, tuple(hop.node_id for hop in choice.path.info.path)
 
-    def _ask_again(self, fetching: _Fetching, now: float) -> None:
-        """Ask a relay that offers the track and can be reached for what has not arrived."""
+    def _ask_again(self, fetching: _Fetching, now: float) -> bool:
+        """Ask a relay that offers the track and can be reached for what has not arrived.
+
+        False if none is there that has not refused.
+        """
         track, fetch = fetching.track, fetching.fetch
         fetching.asked_at = now
         nodes = [it for it in self._context.elsewhere(track) if self._way(it) is not None]
+        nodes = [it for it in nodes if it not in fetching.refused_by]
         if fetch.node_id is None or not nodes:
-            return
+            return False
         self._queries.cancel(fetch.node_id, fetch.request_id)
         track.shared.upstream_fetches.pop(fetch.request_id, None)
         fetch.asked_again(fetch.node_id if fetch.node_id in nodes else nodes[0])
         self._send(fetching, fetch.next, now)
+        return True
 
     def _ask(self, track: Track, start: Location, end: Location, now: float) -> _Fetching | None:
         if track.name is None:
@@ -264,6 +274,15 @@ class UpstreamFetches:
         """A publisher will not, or gave up sending it."""
         fetching = self._find(client, request_id)
         if fetching is not None:
+            self.close(fetching, now, ok=False)
+
+    def refused_elsewhere(self, fetching: _Fetching, refusal: RequestError, now: float) -> None:
+        """Another relay will not send it: others that offer the track may."""
+        fetch = fetching.fetch
+        fetch.refusal = fetch.refusal or refusal
+        if fetch.node_id is not None:
+            fetching.refused_by.add(fetch.node_id)
+        if refusal.code != RequestCode.UNAUTHORIZED or not self._ask_again(fetching, now):
             self.close(fetching, now, ok=False)
 
     def receive(self, client: EdgeClient, request_id: int, data: bytes, *, fin: bool) -> bool:

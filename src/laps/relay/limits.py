@@ -75,7 +75,7 @@ class Limits:
 
     def _count_subscribes(self, peer_link: PeerLink, stub: StubClient | None) -> int:
         if stub is not None:
-            return self._tracks.count_subscribed(stub)
+            return self._tracks.count_subscribed(stub) + len(stub.kept_aside)
         return sum(map(self._subscribes.count, self._nodes.via(peer_link.link.id)))
 
     def _count_namespaces(self, peer_link: PeerLink) -> int:

@@ -41,7 +41,7 @@ SETTLED_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class TrackRefused:
-    """An event: policy is against a track, for clients of this relay."""
+    """An event: another relay refuses a track to this one, or does no longer."""
 
     key: TrackKey
 
@@ -67,6 +67,15 @@ class Refused:
     def unwanted(self, key: TrackKey) -> None:
         """Nobody here wants a track any more, and other relays have been told so."""
         self.heard.pop(key, None)
+
+    def purge(self, node_id: NodeId) -> None:
+        """No way leads to a node any more."""
+        for place in [place for place in self.told if place[1] == node_id]:
+            del self.told[place]
+        for key in [key for key, reasons in self.heard.items() if node_id in reasons]:
+            del self.heard[key][node_id]
+            if not self.heard[key]:
+                del self.heard[key]
 
 
 class Refusals:
@@ -116,6 +125,8 @@ class Refusals:
         """Why a node may not be sent a track from here; None if it may, or no way leads there."""
         if self._weighing.policy.policy is None:
             return None
+        if (reason := self.here(name)) is not None:
+            return reason
         router = self._weighing.router
         flow = Flow(ToNode(node_id, hash_track(name).full_name_hash, 0), 0, name=name)
         flow.terms = router.terms(flow)
@@ -165,7 +176,8 @@ class Refusals:
         key, source = message.full_name_hash, message.source_node_id
         if not message.reason:
             reasons = self._refused.heard.get(key, {})
-            reasons.pop(source, None)
+            if reasons.pop(source, None) is not None:
+                self._tracks.events.append(TrackRefused(key))
             if not reasons:
                 self._refused.heard.pop(key, None)
         elif self._subscribes.holds(self._self_id, key) and len(self._refused.heard) < MOST_HEARD:
@@ -192,15 +204,6 @@ class Refusals:
         for key, reasons in self._refused.heard.items():
             for node_id, reason in reasons.items():
                 yield key, node_id, reason
-
-    def purge(self, node_id: NodeId) -> None:
-        """No way leads to a node any more."""
-        for place in [place for place in self._refused.told if place[1] == node_id]:
-            del self._refused.told[place]
-        for key in [key for key, reasons in self._refused.heard.items() if node_id in reasons]:
-            del self._refused.heard[key][node_id]
-            if not self._refused.heard[key]:
-                del self._refused.heard[key]
 
     def sizes(self) -> dict[str, int]:
         """How full its tables are."""

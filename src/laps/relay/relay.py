@@ -43,6 +43,7 @@ from laps.relay.roles import RULES, Role
 from laps.relay.scope import Scope
 from laps.relay.settings import RelayCounters, RelaySettings
 from laps.relay.sizes import sizes_of
+from laps.relay.stub_refusals import StubRefusals
 from laps.relay.subscribes import SubscribeExchange
 from laps.relay.suspicion import Suspicion
 from laps.relay.timers import Due, Timers, earliest, tick_due
@@ -115,22 +116,15 @@ class Relay:
         through = self.tracks, self._sets, self.fib, self.data.egress
         self.reach = Reach(self.id, self.nodes, self.links, self._stubs, *through, *hold)
         corrections = Corrections(self.id, self.journal, self.counters)
-        self.extensions = Extensions(
-            self_info.id,
-            role,
-            self.nodes,
-            avoided,
-            self.links,
-            self.events,
-            settings.extensions,
-            corrections,
-            self.weighing.metrics,
-            epoch,
-        )
+        around = self.nodes, avoided, self.links, self.events, settings.extensions
+        advertised = corrections, self.weighing.metrics, epoch
+        self.extensions = Extensions(self.id, role, *around, *advertised)
         bases = self.nodes, self.subscribes, self.links, self.extensions
         scope, refused = Scope(self.id, self.weighing.policy, self.counters), Refused()
         self._exchange = Exchange(self_info, *bases, scope, settings.node_advertise_s)
-        limiting = corrections, scope, refused
+        refusing = scope, refused, self.tracks, self.reach, self.journal
+        self.stub_refusals = StubRefusals(self.id, self._stubs, *refusing)
+        limiting = corrections, scope, refused, self.stub_refusals
         self._subscribes = SubscribeExchange(
             self_info.id,
             settings,

@@ -370,14 +370,15 @@ class Repairs:
         longer one: it may have led there before anybody noticed that a link on it was dead, so that
         no relay after that link knows that anything was sent.
         """
-        for flow, node_id, old in self._sets.take_reached():
+        for flow, node_id, old, decided, is_forbidden in self._sets.take_reached():
             route = flow.routes.get(node_id)
+            if decided.link is None or route is None or route.link is None:
+                flow.unreached_at.setdefault(node_id, now if is_forbidden else now - LOST_S)
             if route is None or route.link is None:
-                flow.unreached_at.setdefault(node_id, now)
                 continue
             since = flow.unreached_at.pop(node_id, None)
             if since is not None:
-                self.way_lost([(flow, frozenset((node_id,)))], since - LOST_S)
+                self.way_lost([(flow, frozenset((node_id,)))], since)
             elif old is not None and self._is_withdrawn(node_id, old):
                 self.way_lost([(flow, frozenset((node_id,)))], now - self._back_s)
 
@@ -436,6 +437,8 @@ class Repairs:
         else:
             return  # it asks again, and there may be a way by then
         asked = since = now - request.age_ms / 1000
+        if stub is not None and request.full_name_hash in stub.kept_aside:
+            track = None
         if track is not None:
             since = missing_since(track, request, srtt_us / 1e6, now)
             until = under_way_since(track, request.have, srtt_us / 1e6, now)

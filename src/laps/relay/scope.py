@@ -137,6 +137,17 @@ class Scope:
 
     # -- what we may hear --------------------------------------------------------------------------
 
+    @property
+    def policy(self) -> Policy | None:
+        """The policy in force."""
+        return self._policy.policy
+
+    def against(self, info: SubscribeInfo) -> str | None:
+        """Why this relay may not have the track of a subscribe for anybody; None if it may."""
+        if not self._policy.binds:
+            return None
+        return self._policy.against_node(self._terms(info), self._self_id)
+
     def hears(self, info: SubscribeInfo, *, added: bool) -> bool:
         """Whether we may take a subscribe: a peer may have told us that knows no policy.
 

@@ -17,9 +17,8 @@ from laps.wire.extensions import SetSilent
 
 if TYPE_CHECKING:
     from laps.relay.peers import Links
-    from laps.routing.flows import Flow, FlowKey, FromPeer, Route
+    from laps.routing.flows import Flow, FlowKey, FromPeer, Reached
     from laps.routing.forwarding import Fib
-    from laps.types import NodeId
 
 # As long as a frame: whoever joins waits for the next one in any case.
 GATHER_S: Final = 0.02
@@ -83,8 +82,8 @@ class Sets:
         """Whether `take_reached` has something."""
         return bool(self._fib.reached)
 
-    def take_reached(self) -> list[tuple[Flow, NodeId, Route | None]]:
-        """Targets of our own publishers whose way is another or none, and the way that it was."""
+    def take_reached(self) -> list[Reached]:
+        """Targets of our own publishers whose way is another or none."""
         reached = self._fib.reached.copy()
         self._fib.reached.clear()
         return reached

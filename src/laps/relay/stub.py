@@ -6,10 +6,11 @@ it data under SNS ids of its own, one for each track, with the Stub as the only 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from laps.relay.framing import DirectStream, Wrapped
+from laps.relay.passing import DROPPED
 from laps.routing.flows import FromClient, SnsUpdate
 from laps.routing.forwarding import SnsIds
 from laps.tracks.ports import Answers
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from laps.relay.peers import Links, Peer
-    from laps.relay.ports import Link
+    from laps.relay.ports import Link, LinkStream
     from laps.routing.flows import FlowKey
     from laps.tracks.ports import OutStream
     from laps.types import NodeId, SnsId, TrackHash, TrackKey
@@ -83,6 +84,10 @@ class StubClient:
         "The same, the other way round."
         self._comes: dict[TrackKey, SnsId] = {}
         "The Stub's own sets, that its tracks come under."
+        self.kept_aside: dict[TrackKey, SubscribeInfo] = {}
+        "What it subscribes to and policy keeps from it."
+        self._streams: dict[TrackKey, list[LinkStream]] = {}
+        "The streams of the tracks that it subscribes to."
 
     @property
     def sink(self) -> Link:
@@ -145,20 +150,32 @@ class StubClient:
         for track, data in list(self._asked.values()):
             self._send(SubscribeInfoAdv(self._info(track, data)))
 
+    def keep_aside(self, info: SubscribeInfo) -> None:
+        """Policy is against a track that it subscribes to: streams of it that are open end."""
+        key = info.track_hash.full_name_hash
+        # What waits must not be a view of all that it arrived with.
+        self.kept_aside[key] = replace(info, subscribe_data=bytes(info.subscribe_data))
+        for out in self._streams.pop(key, ()):
+            if not out.over:
+                out.abort(DROPPED)
+
     def open_stream(self, track: TrackHash, priority: int, ttl_us: int) -> OutStream:
         """A stream of a track to the Stub."""
-        return self._open(self._set_of(track), track, priority, ttl_us)
+        sns_id, key = self._set_of(track), track.full_name_hash
+        out = self._open(key, priority, ttl_us)
+        self._streams[key] = [*(it for it in self._streams.get(key, ()) if not it.over), out]
+        return Wrapped(out, sns_id, key, priority, ttl_us)
 
     def open_direct(self, track: TrackHash, priority: int, ttl_us: int) -> OutStream:
         """A stream that may be of a track it has not subscribed to, under a set of its own."""
         sns_id = self._ids.take()
         self._send(SubscribeNodeSetAdv(sns_id, (self.peer.node_id,)))
-        return _StubStream(self, sns_id, self._open(sns_id, track, priority, ttl_us))
+        key = track.full_name_hash
+        out = Wrapped(self._open(key, priority, ttl_us), sns_id, key, priority, ttl_us)
+        return _StubStream(self, sns_id, out)
 
-    def _open(self, sns_id: SnsId, track: TrackHash, priority: int, ttl_us: int) -> OutStream:
-        order = self._order_of(track.full_name_hash)
-        out = self._link.open_stream(priority, ttl_us, order)
-        return Wrapped(out, sns_id, track.full_name_hash, priority, ttl_us)
+    def _open(self, key: TrackKey, priority: int, ttl_us: int) -> LinkStream:
+        return self._link.open_stream(priority, ttl_us, self._order_of(key))
 
     def send_datagram(self, track: TrackHash, data: bytes, priority: int) -> None:
         """A datagram of a track to the Stub."""
@@ -167,6 +184,7 @@ class StubClient:
 
     def forget(self, track: TrackHash) -> None:
         """The Stub no longer subscribes to a track."""
+        self._streams.pop(track.full_name_hash, None)
         sns_id = self._sets.pop(track.full_name_hash, None)
         if sns_id is not None:
             del self._tracks[sns_id]

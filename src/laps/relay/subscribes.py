@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from laps.relay.scope import Scope
     from laps.relay.sets import Sets
     from laps.relay.settings import RelaySettings
+    from laps.relay.stub_refusals import StubRefusals
     from laps.relay.timers import Timers
     from laps.tracks.ports import Client
     from laps.tracks.subscription import Subscription
@@ -66,6 +67,7 @@ class SubscribeExchange:
         corrections: Corrections,
         scope: Scope,
         refused: Refused,
+        stub_refusals: StubRefusals,
         epoch: int,
         *,
         is_stub: bool,
@@ -87,6 +89,7 @@ class SubscribeExchange:
         self._corrections = corrections
         self._scope = scope
         self._refused = refused
+        self._stub_refusals = stub_refusals
         self._epoch = epoch
         self.is_stub = is_stub
         self._keeps = keeps
@@ -203,6 +206,8 @@ class SubscribeExchange:
 
     def client_closed(self, client: Client, now: float) -> None:
         """A client has left, with all it offered and wanted; what follows is left for later."""
+        if isinstance(client, StubClient):
+            self._stub_refusals.closed(client)
         tracks = self._tracks.subscribed(client)
         left = [track for track in tracks if self._leave(client, track, now)]
         self.review_all((track.full_name_hash for track in left), now)
@@ -274,6 +279,7 @@ class SubscribeExchange:
             if added:
                 self._stub_subscribes(stub, info, now)
             else:
+                self._stub_refusals.left(stub, key)
                 self.unsubscribe(stub, info.track_hash, now)
         elif info.source_node_id == self._self_id:
             self._correct(info, added=added, now=now)
@@ -294,14 +300,19 @@ class SubscribeExchange:
         return self._keeps or self.is_stub or key in self._own
 
     def _hear_more(self, now: float) -> None:
-        """Policy lets us hear what it kept from us."""
+        """Policy lets us hear what it kept from us, or Stubs have what it kept from them."""
         for info in self._scope.heard_now() if self._scope.hears_more else ():
             if self._holds(info.track_hash.full_name_hash):
                 self._take(info, added=True, heard_from=None, now=now)
             elif not self._seen.seen(info, now):
                 self._exchange.flood(info, added=True, heard_from=None, stateless=True)
+        for stub, info in self._stub_refusals.review() if self._stub_refusals.is_stale else ():
+            self._stub_subscribes(stub, info, now)
 
     def _stub_subscribes(self, stub: StubClient, info: SubscribeInfo, now: float) -> None:
+        if self._stub_refusals.keeps(stub, info, now):
+            self.unsubscribe(stub, info.track_hash, now)
+            return
         track = self._tracks.get(info.track_hash.full_name_hash)
         joins = track is None or stub not in track.subscribers
         self.subscribe(stub, info.track_hash, bytes(info.subscribe_data), now)
@@ -356,6 +367,7 @@ class SubscribeExchange:
         self._seen.purge_source(node_id)
         self._subscribes.purge_source(node_id)
         self._scope.purge(node_id)
+        self._refused.purge(node_id)
 
     def forget(self, now: float) -> None:
         """Do what follows for the tracks of nodes that are gone, for some of them."""
@@ -383,7 +395,7 @@ class SubscribeExchange:
         """When `tick` wants to be called."""
         if self._reviews or self._unconfirmed or self._known or self._subscribes.is_purging:
             return 0.0  # as `_is_busy`, which is asked less often
-        if self._scope.hears_more:
+        if self._scope.hears_more or self._stub_refusals.is_stale:
             return 0.0
         due = self._subscribes.next_expiry
         if not self._orphans:

@@ -136,7 +136,7 @@ class Flow:
     forbidden: set[LinkId] = field(default_factory=set)
     "Links that it took, and may not any more."
     unreached_at: dict[NodeId, float] = field(default_factory=dict)
-    "Since when no way leads to targets, or led to them; for whoever sends again what they missed."
+    "Since when targets that no way leads to may miss something; for whoever sends that again."
 
     @property
     def of_track(self) -> int:
@@ -151,3 +151,16 @@ class Flow:
     def current(self) -> list[tuple[LinkId, SnsId]]:
         """Where a new stream goes."""
         return [(link, out.sns_id) for link, out in self.outs.items()]
+
+
+class Reached(NamedTuple):
+    """A target of one of our own publishers whose way has been decided anew."""
+
+    flow: Flow
+    node: NodeId
+    old: Route | None
+    "The way that it was."
+    route: Route
+    "As it was decided; there may be another by the time that somebody looks."
+    is_forbidden: bool
+    "Policy forbids the old way, so that nothing was lost on it: what was under way is cut off."

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from laps.routing.flows import Flow, FromClient, FromPeer, OutSet, SnsUpdate
+from laps.routing.flows import Flow, FromClient, FromPeer, OutSet, Reached, SnsUpdate
 from laps.routing.terms import NOTHING
 from laps.tables import Table
 from laps.types import SnsId
@@ -105,8 +105,8 @@ class Fib:
         not go there any more, and their nodes get the rest by another way."""
         self.judged: list[tuple[Flow, NodeId, Route]] = []
         "Targets of our own publishers that policy refuses now, or no longer does."
-        self.reached: list[tuple[Flow, NodeId, Route | None]] = []
-        "Targets of our own publishers whose way is another or none, and the way that it was."
+        self.reached: list[Reached] = []
+        "Targets of our own publishers whose way is another or none."
         self.reordered: dict[Flow, None] = {}
         "Those that are of another class of service than before."
         self.changes = 0
@@ -367,16 +367,19 @@ class Fib:
             last = flow.routes.get(node)
             old = last if node in before else None
             route = flow.routes[node] = self._router.route(flow, node)
+            is_forbidden = False
             if last is not None and last.link is not None:
                 lasts[node] = last
-                if route.is_refused or self._router.forbids(flow, last):
+                is_forbidden = self._router.forbids(flow, last)
+                if route.is_refused or is_forbidden:
                     flow.forbidden.add(last.link)
             if isinstance(flow.key, FromClient):
                 if route.is_refused or (last is not None and last.is_refused):
                     self.judged.append((flow, node, route))
                 is_another = old is not None and route.is_another(old)
                 if route.link is None or node in flow.unreached_at or is_another:
-                    self.reached.append((flow, node, old))
+                    is_forbidden = is_forbidden and old is not None  # its link is there
+                    self.reached.append(Reached(flow, node, old, route, is_forbidden))
         return lasts
 
     def _hold_to(self, flow: Flow, terms: Terms) -> None:

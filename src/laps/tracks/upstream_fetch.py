@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from laps.tracks.ports import Client
     from laps.types import NodeId
     from laps.wire.moqt.dialect import Dialect
-    from laps.wire.moqt.messages import FetchOk
+    from laps.wire.moqt.messages import FetchOk, RequestError
     from laps.wire.moqt.objects import Object
 
 # What a fetch may bring at a time: it is held until it has been sent on.
@@ -63,6 +63,8 @@ class UpstreamFetch:
     is_broken: bool = False
     "What brought it broke off."
     answer: FetchOk | None = None
+    refusal: RequestError | None = None
+    "Why another relay will not send it."
     is_finished: bool = False
     "All of it has arrived."
     is_too_large: bool = False

@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from laps.policy import policy_from_mapping
+from laps.relay.roles import Role
 from laps.routing.terms import Onward
-from laps.types import NodeMetrics, Reachability, parse_node_id
+from laps.types import NodeMetrics, Reachability, hash_track, parse_node_id, track_alias
+from laps.wire.moqt.codes import RequestCode
+from laps.wire.moqt.data import SubgroupHeader, encode_subgroup_header
+from laps.wire.moqt.dialect import BETWEEN_RELAYS
+from laps.wire.moqt.messages import RequestError
 from support.moqt import MoqtNet
-from support.moqt_streams import Obj, objects_of
+from support.moqt_streams import Obj, body, objects_of
+from support.relays import App as Plain
+from support.relays import track_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -275,3 +282,93 @@ def test_a_stream_to_one_node_takes_the_place_of_another_class() -> None:
     net.run(1.5)
     follow(net, relays, policy(plan={"default_class": "gold"}))
     assert [it.order for it in end(net, relays["1:1"], relays["1:2"]).running] == [0]
+
+
+# -- ranges that another relay will not send -------------------------------------------------------
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("both", [False, True])
+def test_a_fetch_that_another_relay_refuses_has_its_reason(both: bool, cached: bool) -> None:
+    net, relays = network("1:1 > 1:2")
+    pub = net.app(relays["1:1"])
+    alias = pub.publish("demo/t")
+    if cached:  # what is here is before what is asked for
+        early = net.app(relays["1:2"])
+        early.subscribe("demo/t")
+        net.run(0.5)
+        pub.stream(alias, 0, *objects_of(0, 1))
+        net.run(0.5)
+        early.leave()
+        net.run(10)
+    pub.stream(alias, 1, *objects_of(0, 1))
+    net.run(0.5)
+    follow(net, relays if both else {"1:1": relays["1:1"]}, CLOSED)
+    app = net.app(relays["1:2"])
+    app.fetch("demo/t", (1, 0), (1, 2))
+    net.run(0.5)
+    error = app.last(RequestError)
+    assert (error.code, error.reason) == (
+        RequestCode.UNAUTHORIZED,
+        "policy: policy closes 1:1-1:2",
+    )
+
+
+@pytest.mark.parametrize("refusing", ["1:1", "1:3"])
+def test_a_fetch_that_one_relay_refuses_is_asked_of_the_next_with_the_track(refusing: str) -> None:
+    net, relays = network("1:1 > 1:2", "1:3 > 1:2")
+    for node in ("1:1", "1:3"):
+        pub = net.app(relays[node])
+        pub.stream(pub.publish("demo/t"), 0, *objects_of(0, 1))
+    net.run(0.5)
+    closed = policy(link=[{"between": [refusing, "1:2"], "closed": True}])
+    follow(net, {refusing: relays[refusing]}, closed)
+    app = net.app(relays["1:2"])
+    app.fetch("demo/t", (0, 0), (0, 2))
+    net.run(1)
+    assert app.fetched.places == [(0, 0), (0, 1)]
+
+
+# -- what comes when a way is allowed again --------------------------------------------------------
+
+
+def test_a_stream_that_begins_while_no_way_is_allowed_comes_if_one_is_a_moment_later() -> None:
+    net, relays = network("1:1 > 1:2")
+    sub, pub = net.app(relays["1:2"]), Plain()
+    origin, track = relays["1:1"], hash_track(track_name("demo/t"))
+    net.announce(origin, pub, "demo")
+    sub.subscribe("demo/t")
+    net.run(0.5)
+    head = encode_subgroup_header(
+        SubgroupHeader(track_alias(track.full_name_hash), 0, priority=5), BETWEEN_RELAYS
+    )
+    # No turn of the loop comes between.
+    origin.follow_policy(CLOSED, net.now)
+    origin.publish(pub, track, 0, head + body(objects_of(0)), False, 5, 0, net.now)
+    origin.follow_policy(None, net.now)
+    net.run(3)
+    origin.publish(pub, track, 0, body(objects_of(1), last=0), False, 5, 0, net.now)
+    net.run(1)
+    assert sub.places == [(0, 0), (0, 1)]
+
+
+def test_what_a_stub_has_sent_before_its_way_is_forbidden_is_not_sent_again() -> None:
+    net, relays = network("1:3 > 1:2")
+    stub = net.relay("7:7", Role.STUB)
+    net.edge(stub)
+    net.wire(stub, relays["1:3"], extended=True)
+    net.run(1)
+    pub, sub = net.app(stub), net.app(relays["1:2"])
+    alias = pub.publish("demo/t")
+    net.run(0.5)
+    sub.subscribe("demo/t")
+    net.run(0.5)
+    pub.stream(alias, 0, *objects_of(0, 1))
+    net.run(0.2)
+    assert sub.places == [(0, 0), (0, 1)]
+    follow(net, {"7:7": stub}, policy(link=[{"between": ["7:7", "1:3"], "closed": True}]))
+    pub.stream(alias, 1, *objects_of(0, 1))
+    net.run(1)
+    follow(net, {"7:7": stub}, None)
+    net.run(3)
+    assert sub.places == [(0, 0), (0, 1), (1, 0), (1, 1)]

@@ -184,3 +184,22 @@ def test_a_refusal_ends_with_the_last_who_wanted_the_track(both: bool) -> None:
     app.stream(alias, 0, *objects_of(0))
     world.net.run(0.2)
     assert [later.places for later in apps] == [[(0, 0)]] * 3
+
+
+@pytest.mark.parametrize("gone", ["source", "sink"])
+def test_a_refusal_is_forgotten_with_the_relay_that_it_is_of_or_for(gone: str) -> None:
+    world = World(2)
+    source, sink = world.relays
+    world.follow(policy(link=[{"between": ["1:1", "1:2"], "closed": True}]), source)
+    world.net.app(source).publish("demo/t")
+    world.net.run(0.1)
+    world.net.subscribe(sink, App(), "demo/t")  # it stays, whatever it is refused
+    world.net.run(5.0)
+    assert source.refusals.told
+    assert list(sink.refusals.all_reasons())
+    world.net.crash(source if gone == "source" else sink)
+    world.net.run(60.0)
+    if gone == "source":
+        assert not list(sink.refusals.all_reasons())
+    else:
+        assert not source.refusals.told

@@ -319,14 +319,14 @@ def test_only_who_had_no_way_is_said_to_be_reached_when_others_are_decided_anew(
     """What each of these may have missed is sent again, so others are not to be among them."""
     fib.install(Y, [A, D], local=False)
     (flow,) = fib
-    assert [node for _, node, _ in fib.fib.reached] == [D]
+    assert [it.node for it in fib.fib.reached] == [D]
     flow.unreached_at[D] = 1.0
     fib.fib.reached.clear()
     fib.reroute([A])
     assert fib.fib.reached == []
     routes.to[D] = TWO
     fib.reroute([A, D])
-    assert [node for _, node, _ in fib.fib.reached] == [D]
+    assert [it.node for it in fib.fib.reached] == [D]
 
 
 def test_a_link_that_closes_takes_what_only_it_reached(fib: AtOnce, routes: Routes) -> None:
