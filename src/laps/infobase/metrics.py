@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from math import dist
+from math import dist, inf
 from typing import TYPE_CHECKING, Final
 
 from laps.infobase.sequences import SequenceCounters
@@ -96,7 +96,7 @@ def metrics_changed(old: NodeMetrics, new: NodeMetrics) -> bool:
     return (
         _changed(old.load, new.load, LOAD_FLOOR)
         or _changed(old.capacity_bps, new.capacity_bps, RATE_FLOOR_BPS)
-        or _changed(old.egress_bps, new.egress_bps, RATE_FLOOR_BPS)
+        or _egress_changed(old, new)
         or any(
             _changed(before.srtt_us, after.srtt_us, SRTT_FLOOR_US)
             or _changed(before.loss, after.loss, LOSS_FLOOR)
@@ -147,13 +147,19 @@ def _words(metrics: NodeMetrics) -> tuple[object, ...]:
     return metrics.region, metrics.tags, metrics.best_vias, metrics.client_address, reached
 
 
+def _egress_changed(old: NodeMetrics, new: NodeMetrics) -> bool:
+    """What a relay sends never stands still: all that matters is its part of what it can send."""
+    change = abs(new.egress_bps - old.egress_bps)
+    return change > RATE_FLOOR_BPS and change > METRICS_CHANGE * (new.capacity_bps or inf)
+
+
 def _by_a_fifth(old: float, new: float, floor: float) -> bool:
     change = abs(new - old)
     return change > floor and change > CANDIDATE_CHANGE * old
 
 
 def _by_a_half(old: int, new: int) -> bool:
-    """What a train shows of bandwidth is coarse: half of it, or twice, is another."""
+    """Whether it is less than half of what it was, or more than twice as much."""
     return not old / 2 <= new <= old * 2
 
 

@@ -106,8 +106,11 @@ BEFORE = NodeMetrics(
         ({"load": 0.474}, True),
         ({"capacity_bps": 1_050_000_000}, False),
         ({"capacity_bps": 1_050_000_001}, True),
-        ({"egress_bps": 94_999_999}, True),
-        ({"egress_bps": 95_000_000}, False),
+        ({"egress_bps": 150_000_001}, True),
+        ({"egress_bps": 150_000_000}, False),
+        ({"egress_bps": 49_999_999}, True),
+        ({"egress_bps": 50_000_000}, False),
+        ({"capacity_bps": 10**9, "egress_bps": 200_000_001}, True),
         ({"region": "us"}, True),
         ({"tags": ()}, True),
         ({"best_vias": ()}, True),
@@ -124,13 +127,17 @@ def test_less_than_a_twentieth_is_no_news(fields: dict[str, object], changed: bo
     assert metrics_changed(BEFORE, replace(BEFORE, **fields)) is changed  # type: ignore[arg-type]
 
 
+def test_what_is_sent_is_no_news_where_nobody_says_what_could_be() -> None:
+    before = replace(BEFORE, capacity_bps=0)
+    assert not metrics_changed(before, replace(before, egress_bps=10**9))
+
+
 @pytest.mark.parametrize(
     ("fields", "changed"),
     [
         ({"load": 0.01}, False),
         ({"load": 0.011}, True),
-        ({"egress_bps": 100_000}, False),
-        ({"egress_bps": 100_001}, True),
+        ({"egress_bps": 10**9}, False),
         ({"reachability": (Reachability(NORTH, 1000, 0.001),)}, False),
         ({"reachability": (Reachability(NORTH, 1001, 0.0),)}, True),
         ({"reachability": (Reachability(NORTH, 0, 0.0011),)}, True),
