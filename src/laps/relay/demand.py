@@ -177,7 +177,8 @@ class Demand:
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
-        if self._is_edge and (len(self._fib) or len(self.sessions) or self._named):
+        has_begun = len(self.sessions) or self._named or len(self._rates)
+        if self._is_edge and (has_begun or len(self._fib)):
             return self._due_at
         return self._due_at if self._successors else None
 

@@ -87,6 +87,9 @@ class Rates:
         self._next: dict[int, tuple[int, float, int]] = {}
         "The same, of the round that is under way."
 
+    def __len__(self) -> int:
+        return len(self._seen)
+
     def look(self, key: int, now: float) -> None:
         """Measure one track."""
         track = self._tracks.get(TrackKey(key))
