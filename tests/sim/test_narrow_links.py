@@ -110,6 +110,7 @@ def test_narrow_links_of_which_none_carries_a_track_do_not_have_it_swing(seed: i
 
 def test_narrow_links_that_are_wide_enough_change_nothing() -> None:
     network = parallel(TRACKS, 10.0, 1)
+    network.nodes[HERE].capacity_bps = 5_000_000
     network.run(5.0)
     assert run(network, 60.0) == 0
     assert {via for via, _ in ways(network).values()} == {"1:8"}

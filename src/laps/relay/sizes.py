@@ -78,12 +78,13 @@ KEPT: Final = frozenset(
         "Places._proofs",
         "Plan.regions",  # an operator's
         "Plan.vias",
-        "Scope._eras",  # by MOST_ERAS
         "Probing._candidates",  # by count of [probing]; the next likewise
         "Probing._flying",
+        "Probing._silent",  # by MOST_SILENT
         "Probing._waiting",
         "Probing.vias",
         "Probing.wanted",  # by who sets it
+        "Scope._eras",  # by MOST_ERAS
         "Sequences._kept",  # for a minute, and by a bound of its own
         "Sequences._queue",
         "SentOn._sent",  # by MOST_SENT_ON
@@ -91,6 +92,7 @@ KEPT: Final = frozenset(
         "StubNamespaces._sequences",
         "Tracks._tracks",  # as long as the cache has something of them
         "Tracks.histories",  # by MAX_HISTORIES
+        "Vivaldi._wrong",  # by LATEST
     }
 )
 
