@@ -20,6 +20,8 @@ from laps.sim.topology import topology_from_mapping
 from laps.types import format_node_id, parse_node_id
 
 if TYPE_CHECKING:
+    from _pytest.mark.structures import ParameterSet
+
     from laps.sim.lanes import Lane
 
 HERE, THERE = parse_node_id("1:1"), parse_node_id("2:1")
@@ -81,7 +83,12 @@ def run(network: Network, seconds: float) -> int:
     return changes
 
 
-@pytest.mark.parametrize("seed", range(3))
+def nightly(seed: int) -> ParameterSet:
+    """A seed that is left for the night."""
+    return pytest.param(seed, marks=pytest.mark.nightly)
+
+
+@pytest.mark.parametrize("seed", [0, nightly(1), nightly(2)])
 def test_narrow_links_share_what_one_of_them_cannot_carry(seed: int) -> None:
     network = parallel(TRACKS, LINK_MBIT, seed)
     network.run(5.0)
@@ -99,7 +106,7 @@ def test_narrow_links_share_what_one_of_them_cannot_carry(seed: int) -> None:
     assert all("the path via 1:8 passes 1:1-1:8, which is" in why for why in moved)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, nightly(1)])
 def test_narrow_links_of_which_none_carries_a_track_do_not_have_it_swing(seed: int) -> None:
     network = parallel(1, 0.07, seed)
     network.run(5.0)

@@ -77,12 +77,12 @@ def change_policies(seed: int, *, endless: bool = False) -> list[str]:
     return found + pairs.check_last(last, since, until)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_policies_that_change_are_kept_at_every_hop(seed: int) -> None:
     assert change_policies(seed) == []
 
 
-@pytest.mark.parametrize("seed", range(12, 20))
+@pytest.mark.parametrize("seed", range(12, 16))
 def test_policies_that_change_are_kept_by_streams_that_do_not_end(seed: int) -> None:
     assert change_policies(seed, endless=True) == []
 
@@ -96,6 +96,6 @@ def test_what_a_stub_has_sent_before_its_way_is_forbidden_comes_once() -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(20, 320))
+@pytest.mark.parametrize("seed", [*range(8, 12), *range(16, 320)])
 def test_many_policies_that_change_are_kept_at_every_hop(seed: int) -> None:
-    assert change_policies(seed, endless=seed % 2 == 0) == []
+    assert change_policies(seed, endless=seed >= 16 and seed % 2 == 0) == []

@@ -39,6 +39,7 @@ class LinkWatch:
         self._dead_after_s = dead_after_s
         self._signs: dict[QuicLink, SignOfLife] = {}
         self._loop = asyncio.get_running_loop()
+        self._looked_at = time.monotonic()
         self._next = self._loop.call_later(LOOK_S, self._look)
 
     def close(self) -> None:
@@ -58,18 +59,20 @@ class LinkWatch:
 
     def _look(self) -> None:
         self._next = self._loop.call_later(LOOK_S, self._look)
-        now = time.monotonic()
+        before, self._looked_at = self._looked_at, time.monotonic()
         links = list(self._links.values())
         if len(self._signs) > len(links):
             self._forget(self._signs.keys() - set(links))
         for link in links:
             if link.connection.established:
-                self._look_at(link, now)
+                self._look_at(link, before)
 
-    def _look_at(self, link: QuicLink, now: float) -> None:
+    def _look_at(self, link: QuicLink, looked_at: float) -> None:
+        now = self._looked_at
         connection, sign = link.connection, self._signs.get(link)
         if sign is None:
-            sign = SignOfLife(connection, now, self._dead_after_s, dialled=link.dialled)
+            # As of the look before: we may have stood still since this link was opened.
+            sign = SignOfLife(connection, looked_at, self._dead_after_s, dialled=link.dialled)
             self._signs[link] = sign
         if link.id in self._doubted:
             sign.doubt()

@@ -64,8 +64,12 @@ class Watched:
 
     def wait(self, seconds: float) -> None:
         for _ in range(round(seconds / LOOK_S)):
-            self.now += LOOK_S
-            self._watch._look_at(self.link, self.now)
+            self.look(LOOK_S)
+
+    def look(self, after_s: float) -> None:
+        before, self.now = self.now, self.now + after_s
+        self._watch._looked_at = self.now
+        self._watch._look_at(self.link, before)
 
     def close(self) -> None:
         self._watch.close()
@@ -79,6 +83,15 @@ async def test_a_silent_link_is_suspect_and_then_closed() -> None:
     watched.wait(0.5)
     assert watched.told == [(True, "")]
     assert watched.link.closed.startswith("no sign of life")
+    watched.close()
+
+
+@on_loop
+async def test_a_link_that_was_opened_right_before_the_process_stood_still_is_asked() -> None:
+    watched = Watched(needed=False)
+    watched.look(1.5)
+    watched.wait(0.2)
+    assert watched.link.connection.pings >= 1
     watched.close()
 
 
