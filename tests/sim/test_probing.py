@@ -38,7 +38,9 @@ def relays(of: Network) -> list[Relay]:
 # -- coordinates -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (2, 3))]
+)
 def test_coordinates_of_a_network_come_to_tell_its_round_trips(seed: int) -> None:
     net = network(generators.random(20, seed), seed)
     net.run(ROUNDS_S)
