@@ -125,7 +125,11 @@ def check(seed: int) -> None:
     assert whole == expected(SubscribeOk(0, 0), start_at(0))
 
 
-@pytest.mark.parametrize("seed", range(25))
+# A dozen in every run, and as many more at night.
+SEEDS = [*range(12), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(12, 25))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_late_joiners_get_every_object_once(seed: int) -> None:
     check(seed)
 

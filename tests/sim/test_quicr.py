@@ -231,7 +231,11 @@ def check(seed: int) -> None:
 JOINED = (1161, 1296, 4077)
 
 
-@pytest.mark.parametrize("seed", [*range(25), *JOINED])
+# A dozen in every run, and as many more at night.
+SEEDS = [*range(12), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(12, 25))]
+
+
+@pytest.mark.parametrize("seed", [*SEEDS, *JOINED])
 def test_clients_of_both_kinds_get_what_they_asked_for(seed: int) -> None:
     check(seed)
 
