@@ -85,7 +85,8 @@ def decide(seed: int) -> tuple[list[str], float]:
         node.load = partial(float, 0.1)
     inspector.follow(LAST)
     pairs.look(LAST)
-    network.run(60.0)
+    # Flows that left full relays come back a minute later, and a few at a time.
+    network.run(100.0)
     before, since = _changes(network), network.now
     network.run(20.0)
     until = network.now - 4.0
