@@ -137,12 +137,27 @@ def come_to_rest(regions: int, edges: int, vias: int, seed: int, left: float) ->
     found = check_always(network) + pairs.check_steady(network.now - 4.0)
     if worst <= 1.0 or not moved:
         found.append(f"nothing had to be done: the fullest Via is to carry {worst:.0%}")
+    if left < 1.0:
+        found += _much_was_done(loaded, worst, len(moved) / tracks)
     if max(moved.values(), default=0) > MOST_EACH:
         found.append(f"a track took another way {max(moved.values())} times")
     if after.total() > MOST_AT_REST * tracks:
         found.append(f"{after.total()} tracks took another way when all had settled")
     if loaded.over > left * over:
         found.append(f"Vias are to carry {loaded.over:.2f} too much, and {over:.2f} at first")
+    return found
+
+
+def _much_was_done(loaded: Loaded, worst: float, moved: float) -> list[str]:
+    """What does not hold of a network with a Via that is much too full at first."""
+    found = []
+    if worst < 1.5:
+        found.append(f"no Via was too full at first: {worst:.0%}")
+    if moved < 0.25:
+        found.append(f"only {moved:.0%} of the tracks left Vias that were too full")
+    most = max(map(loaded.wanted_of, loaded.vias))
+    if most >= worst:
+        found.append(f"a Via is to carry {most:.0%}, and {worst:.0%} before")
     return found
 
 
