@@ -44,8 +44,12 @@ class AnnounceCounters:
 class Announces(Generic[K]):
     """Announces by their origin, whatever key the relay has for a client or a Stub."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, watched: bool = False) -> None:
+        """`watched`: somebody takes what has `moved`."""
         self.counters = AnnounceCounters()
+        self.moved: dict[_Names, AnnounceInfo] = {}
+        "What somebody has begun to offer, or nobody offers any more, until it is told."
+        self._watched = watched
         self._origins: dict[_Names, dict[K, None]] = {}
         self._infos: dict[K, dict[_Names, AnnounceInfo]] = {}
 
@@ -78,6 +82,8 @@ class Announces(Generic[K]):
             self.counters.duplicates += 1
             return None
         infos[names] = info
+        if self._watched and names not in self._origins:
+            self.moved[names] = info
         self._origins.setdefault(names, {})[origin] = None
         return AnnounceChange(info, added=True)
 
@@ -91,14 +97,14 @@ class Announces(Generic[K]):
             return None
         if not infos:
             del self._infos[origin]
-        self._unindex(origin, names)
+        self._unindex(origin, held)
         return AnnounceChange(held, added=False)
 
     def drop_origin(self, origin: K) -> list[AnnounceChange]:
         """A client or a Stub is gone, and all that it announced."""
         infos = self._infos.pop(origin, {})
-        for names in infos:
-            self._unindex(origin, names)
+        for info in infos.values():
+            self._unindex(origin, info)
         return [AnnounceChange(info, added=False) for info in infos.values()]
 
     def match(self, namespace_hashes: tuple[int, ...], name_hash: int) -> list[K]:
@@ -112,8 +118,27 @@ class Announces(Generic[K]):
             found |= self._origins.get((namespace_hashes[:length], 0), {})
         return list(found)
 
-    def _unindex(self, origin: K, names: _Names) -> None:
+    def names(self) -> Iterator[AnnounceInfo]:
+        """All that is offered, once each, in the words of one who does; it may change meanwhile."""
+        for names in list(self._origins):
+            origin = next(iter(self._origins.get(names, ())), None)
+            if origin is not None:
+                yield self._infos[origin][names]
+
+    def is_offered(self, info: AnnounceInfo) -> bool:
+        """Whether anybody offers this."""
+        return (info.namespace_hashes, info.name_hash) in self._origins
+
+    def take_moved(self) -> list[AnnounceInfo]:
+        """What has begun to be offered since the last time, or is not any more."""
+        moved, self.moved = self.moved, {}
+        return list(moved.values())
+
+    def _unindex(self, origin: K, info: AnnounceInfo) -> None:
+        names = info.namespace_hashes, info.name_hash
         origins = self._origins[names]
         del origins[origin]
         if not origins:
             del self._origins[names]
+            if self._watched:
+                self.moved[names] = info

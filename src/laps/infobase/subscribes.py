@@ -123,14 +123,18 @@ class Subscribes:
             self.counters.duplicates += 1
             return None
         self._withdrawn.keep(source, track, info.sequence, now)
+        return SubscribeChange(info, added=False, first=self.forget(source, track))
+
+    def forget(self, source: NodeId, track: TrackKey) -> bool:
+        """Hold one no longer, though it goes on; whether no other source has the track now."""
         records = self._records.get(source)
         record = None if records is None else records.pop(track, None)
         if records is None or record is None:
-            return SubscribeChange(info, added=False, first=False)
+            return False
         self._count -= 1
         if not records:
             del self._records[source], self._node_ids[source]
-        return SubscribeChange(info, added=False, first=self._unindex(source, track, record))
+        return self._unindex(source, track, record)
 
     def purge_source(self, node_id: NodeId) -> None:
         """A node is gone, and all its subscribes; whatever it says when it is back is taken.

@@ -19,6 +19,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from laps.relay.pieces import in_pieces
 from laps.types import NodeType
 from laps.wire.peering import (
     MAX_PATH_NODES,
@@ -29,11 +30,12 @@ from laps.wire.peering import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator
+    from collections.abc import Collection, Hashable, Iterable, Iterator
 
     from laps.infobase.nodes import Choice, Nodes, PathCandidate
     from laps.infobase.subscribes import Subscribes
     from laps.relay.extensions import Extensions
+    from laps.relay.interest import Interest
     from laps.relay.peers import Links, Peer
     from laps.relay.scope import Scope
     from laps.types import NodeId, NodeInfo, SubscribeInfo
@@ -61,6 +63,7 @@ class Exchange:
         links: Links,
         extensions: Extensions,
         scope: Scope,
+        interest: Interest,
         gather_s: float,
     ) -> None:
         self._self_info = self_info
@@ -71,6 +74,7 @@ class Exchange:
         self._links = links
         self._extensions = extensions
         self._scope = scope
+        self._interest = interest
         self._gather_s = gather_s
         self._gathered: dict[NodeId, None] = {}
         self._is_leaving = False
@@ -78,6 +82,10 @@ class Exchange:
         "When what has gathered is to be sent."
         self._telling: deque[tuple[Peer, dict[NodeId, None]]] = deque()
         "Peers that are still to be sent it."
+        self._met: dict[NodeId, dict[NodeId, None]] = {}
+        "By node: peers that have been told of it, and are to hear what concerns them of it."
+        self._matching: deque[Iterator[None]] = deque()
+        "What nodes subscribe to that peers have been told of, for those that it concerns."
         self._made: dict[NodeId, tuple[PathCandidate, NodeInfo]] = {}
         "What peers are told of a node, and the best path that it is made of."
 
@@ -127,16 +135,18 @@ class Exchange:
                 self._advertise(peer, gathered, soon=True)
             left -= len(gathered)
         self._scope_changed()
+        self._tell_untold()
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
-        return 0.0 if self._telling or self._scope.is_stale else self._flush_at
+        busy = self._telling or self._met or self._matching or self._interest.untold
+        return 0.0 if busy or self._scope.is_stale else self._flush_at
 
     def sync(self, peer: Peer) -> None:
         """Tell a peer everything, at the beginning of a control session."""
         peer.told.clear()
         self._scope.begins(peer)
-        if peer.control is not None:
+        if peer.control is not None and self._interest.hears_all(peer):
             own = self._self_info.id
             peer.control.outbox.keep_page(_page(own), self._subscribes_of(peer, own))
         self._advertise(peer, self._nodes)
@@ -164,17 +174,26 @@ class Exchange:
             peer.told[node_id] = info
             yield NodeInfoAdv(info)
             if before is None and peer.control is not None:
-                page = self._subscribes_of(peer, node_id)
-                peer.control.outbox.keep_page(_page(node_id), page)
+                if self._interest.hears_all(peer):
+                    page = self._subscribes_of(peer, node_id)
+                    peer.control.outbox.keep_page(_page(node_id), page)
+                elif self._interest.hears_some(peer):
+                    self._met.setdefault(node_id, {})[peer.node_id] = None
                 self._extensions.advertised(peer, node_id)
 
     def _tell_subscribes(self, peer: Peer, source: NodeId) -> None:
-        """Tell a peer all that a node subscribes to."""
-        if peer.control is not None:
+        """Tell a peer all that a node subscribes to, or what concerns the peer of it."""
+        if peer.control is None:
+            return
+        if self._interest.hears_all(peer):
             self._links.page(peer.control, _page(source), self._subscribes_of(peer, source))
+        elif self._interest.hears_some(peer):
+            self._met.setdefault(source, {})[peer.node_id] = None
 
     def _subscribes_of(self, peer: Peer, source: NodeId) -> Iterator[Message]:
-        for key in self._subscribes.of(source) if self._may_speak_of(source) else ():
+        is_told = source == self._self_info.id or not self._interest.is_served
+        is_told = is_told and self._may_speak_of(source)
+        for key in self._subscribes.of(source) if is_told else ():
             # While this waited for room, either may have gone.
             if source != self._self_info.id and not peer.knows(source):
                 return
@@ -251,15 +270,68 @@ class Exchange:
         be advertised.
         """
         source = info.source_node_id
-        for peer in self._control_peers():
+        itself = self._links.peers.get(source)
+        if itself is not None and itself is not heard_from and not itself.is_stub:
+            control = itself.control
+            if known or (control is not None and control.link.extended):
+                self._say(itself, info, added=added)
+        if self._interest.is_served and source != self._self_info.id:
+            return  # servers pass it on
+        for peer in self._interest.concerned(info).values():
             if peer is heard_from:
                 continue
-            if peer.node_id == source:
-                is_for = known or (peer.control is not None and peer.control.link.extended)
-            else:
-                is_for = source == self._self_info.id or peer.knows(source) or stateless
-            if is_for:
+            if source == self._self_info.id or peer.knows(source) or stateless:
                 self._say(peer, info, added=added)
+        if itself is not None and added:
+            for near in self._interest.of_near(info):
+                self._say(itself, near, added=True)
+
+    def tell_matching(self, peer: Peer) -> None:
+        """Tell a peer who wants what it has announced lately."""
+        if peer.control is not None and peer.unmatched:
+            self._links.page(peer.control, "offered", self._matching_of(peer), soon=True)
+
+    def _matching_of(self, peer: Peer) -> Iterator[Message | None]:
+        for source, key in self._interest.matching(peer):
+            info = self._subscribes.get(source, key)
+            yield None if info is None else self._if_for(peer, info)
+
+    def _if_for(self, peer: Peer, info: SubscribeInfo) -> Message | None:
+        """The advertisement of a subscribe to what a peer offers, if it may be told of it."""
+        source = info.source_node_id
+        is_own = source == self._self_info.id
+        if source == peer.node_id or (self._interest.is_served and not is_own):
+            return None
+        if not (is_own or peer.knows(source)) or not self._may_speak_of(source):
+            return None
+        is_for = self._interest.still_offers(peer, info)
+        is_for = is_for and self._scope.may_tell(peer, info, added=True)
+        return SubscribeInfoAdv(info) if is_for else None
+
+    def _tell_untold(self) -> None:
+        """Peers hear of more than before, or of nodes that are new to them."""
+        while self._interest.untold:
+            peer = next(iter(self._interest.untold))
+            del self._interest.untold[peer]
+            for source in (self._self_info.id, *peer.told):
+                self._tell_subscribes(peer, source)
+        met, self._met = self._met, {}
+        self._matching += [self._of_met(source, peers) for source, peers in met.items()]
+        for _ in in_pieces(self._matching):
+            pass
+
+    def _of_met(self, source: NodeId, peers: Collection[NodeId]) -> Iterator[None]:
+        """Go through what a node wants once for all peers that it is new to."""
+        if self._interest.is_served and source != self._self_info.id:
+            return
+        for key in self._subscribes.of(source):
+            info = self._subscribes.get(source, key)
+            concerned = {} if info is None else self._interest.concerned(info)
+            for node_id in peers if len(peers) < len(concerned) else tuple(concerned):
+                peer = concerned.get(node_id)
+                if info is not None and peer is not None and node_id in peers:
+                    self._say(peer, info, added=True)
+            yield None
 
     def answer(self, peer: Peer, info: SubscribeInfo, *, added: bool) -> None:
         """A peer sent something older than what is held: send it that.

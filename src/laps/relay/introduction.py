@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from laps.infobase.nodes import Nodes
     from laps.relay.exchange import Exchange
     from laps.relay.extensions import Extensions
+    from laps.relay.interest import Interest
     from laps.relay.peers import Links, Peer, PeerLink
     from laps.relay.subscribes import SubscribeExchange
     from laps.types import NodeId
@@ -31,6 +32,7 @@ class Introduction:
         nodes: Nodes,
         extensions: Extensions,
         exchange: Exchange,
+        interest: Interest,
         subscribes: SubscribeExchange,
     ) -> None:
         self._self_id = self_id
@@ -39,6 +41,7 @@ class Introduction:
         self._nodes = nodes
         self._extensions = extensions
         self._exchange = exchange
+        self._interest = interest
         self._subscribes = subscribes
 
     def is_second(self, peer: Peer, peer_link: PeerLink) -> bool:
@@ -69,6 +72,8 @@ class Introduction:
                 touched |= self._lay_down(peer_link)
         if elected is not None and elected is not peer.synced:
             self.begin_control(peer, now)
+        elif elected is None and peer.synced is not None:
+            self._interest.left(peer, now)
         peer.synced = elected
         return touched
 
@@ -114,6 +119,7 @@ class Introduction:
         if peer.is_stub:
             self._extensions.begin_stub(peer, now)
             return
+        self._interest.begin(peer, now)
         self._extensions.begin(peer, now)
         self._exchange.sync(peer)
         self._subscribes.begin_confirming(peer, now)

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from laps.routing.flows import SnsUpdate
     from laps.sessions.peer import Effect, PeerSession, SendControl
     from laps.sessions.peer import Event as SessionEvent
-    from laps.types import NodeId, NodeInfo, SnsId, TrackKey
+    from laps.types import AnnounceInfo, NodeId, NodeInfo, SnsId, TrackKey
+    from laps.wire.interest import SubscribeInterest
     from laps.wire.peering import Message
 
 # Names of their own, as they are asked for at each message: members of enums take longer to find.
@@ -78,6 +79,8 @@ class PeerLink:
     "The tracks that the peer itself has subscribed to on this link."
     offered: Table[Names, None] = field(default_factory=Table)
     "The namespaces and tracks that it has offered on it."
+    interest: SubscribeInterest | None = None
+    "Which subscribes the peer wants to hear of, as it has said on it."
     subscribes_told: int = 0
     "Advertisements of subscribes on it, since they were last counted; the next likewise."
     namespaces_told: int = 0
@@ -178,6 +181,12 @@ class Peer:
     "As laid down for the ways through it; it follows the nearest link's by steps worth telling."
     told_since: int = 0
     "The era of policy in which it was told everything from the beginning."
+    interest: SubscribeInterest | None = None
+    "What counts of what it has said of that on its links; None: it has said nothing."
+    near: tuple[NodeId, ...] = ()
+    "Nodes whose subscribes it wants to hear of too, to the tracks that it wants itself."
+    unmatched: dict[tuple[tuple[int, ...], int], AnnounceInfo] = field(default_factory=dict)
+    "What it has announced, and has not been told yet who wants it."
     confirm_at: float | None = None
     "When it has had the time to say again what it subscribes to; None: it needs none."
 

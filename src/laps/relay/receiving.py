@@ -19,6 +19,7 @@ from laps.wire.extensions import (
     SetPressed,
     SetSilent,
 )
+from laps.wire.interest import SubscribeInterest
 from laps.wire.peering import (
     AnnounceInfoAdv,
     AnnounceInfoWd,
@@ -39,8 +40,10 @@ if TYPE_CHECKING:
     from laps.relay.claims import Claims
     from laps.relay.data import DataPlane
     from laps.relay.demand import Demand
+    from laps.relay.exchange import Exchange
     from laps.relay.extensions import Extensions
     from laps.relay.ingress import IngressSets
+    from laps.relay.interest import Interest
     from laps.relay.paths import Paths
     from laps.relay.peers import Peer, PeerLink
     from laps.relay.ports import Link
@@ -81,6 +84,8 @@ class Receiving:
         extensions: Extensions,
         refusals: Refusals,
         demand: Demand,
+        exchange: Exchange,
+        interest: Interest,
     ) -> None:
         self._rules = rules
         self._counters = counters
@@ -101,6 +106,8 @@ class Receiving:
         self._extensions = extensions
         self._refusals = refusals
         self._demand = demand
+        self._interest = interest
+        self._exchange = exchange
 
     def receive(self, peer_link: PeerLink, peer: Peer, message: Message, now: float) -> None:
         """A control message has arrived."""
@@ -126,10 +133,9 @@ class Receiving:
             case SubscribeInfoAdv(info) | SubscribeInfoWd(info) if takes_control:
                 added = isinstance(message, SubscribeInfoAdv)
                 self._subscribes.receive(peer_link, peer, info, stub, added=added, now=now)
-            case AnnounceInfoAdv(info) | AnnounceInfoWd(info) if stub is not None:
-                added = isinstance(message, AnnounceInfoAdv)
-                change = self._tracks.announce if added else self._tracks.unannounce
-                self._subscribes.review_all(change(stub, info) or (), now)
+            case AnnounceInfoAdv() | AnnounceInfoWd() | SubscribeInterest() if takes_control:
+                taken = self._hear_of_interest(peer_link, peer, message, stub, now)
+                self._counters.unwanted_messages += not taken
             case SetTerms() | SubscribeNodeSetAdv() | SubscribeNodeSetWd() if self._takes_data(
                 peer_link
             ):
@@ -154,6 +160,26 @@ class Receiving:
                 taken = self._extensions.receive(peer, message, now, stub, peer_link)
                 self._counters.unwanted_messages += not taken
         self._data.egress.drop_abandoned(now)
+
+    def _hear_of_interest(
+        self,
+        peer_link: PeerLink,
+        peer: Peer,
+        message: AnnounceInfoAdv | AnnounceInfoWd | SubscribeInterest,
+        stub: StubClient | None,
+        now: float,
+    ) -> bool:
+        """What a peer offers, and wants to hear of; whether that has a place here."""
+        if isinstance(message, SubscribeInterest):
+            return self._interest.heard(peer_link, peer, message, now)
+        info, added = message.announce_info, isinstance(message, AnnounceInfoAdv)
+        if stub is not None:
+            change = self._tracks.announce if added else self._tracks.unannounce
+            self._subscribes.review_all(change(stub, info) or (), now)
+            return True
+        taken = self._interest.announced(peer, info, added=added)
+        self._exchange.tell_matching(peer)
+        return taken
 
     def _hear_of_set(
         self, link: Link, message: SetTerms | SubscribeNodeSetAdv | SubscribeNodeSetWd, now: float

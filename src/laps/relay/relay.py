@@ -24,6 +24,7 @@ from laps.relay.demand import Demand
 from laps.relay.exchange import Exchange
 from laps.relay.extensions import Extensions
 from laps.relay.ingress import IngressSets
+from laps.relay.interest import Interest
 from laps.relay.introduction import Introduction
 from laps.relay.journal import Journal, PathWatch
 from laps.relay.leaving import Leaving
@@ -121,10 +122,12 @@ class Relay:
         self.extensions = Extensions(self.id, role, *around, *advertised)
         bases = self.nodes, self.subscribes, self.links, self.extensions
         scope, refused = Scope(self.id, self.weighing.policy, self.counters), Refused()
-        self._exchange = Exchange(self_info, *bases, scope, settings.node_advertise_s)
+        self.interest = Interest(self.id, role, self.links, self.subscribes, self.tracks)
+        telling_of = scope, self.interest
+        self._exchange = Exchange(self_info, *bases, *telling_of, settings.node_advertise_s)
         refusing = scope, refused, self.tracks, self.reach, self.journal
         self.stub_refusals = StubRefusals(self.id, self._stubs, *refusing)
-        limiting = corrections, scope, refused, self.stub_refusals
+        limiting = corrections, *telling_of, refused, self.stub_refusals
         self._subscribes = SubscribeExchange(
             self_info.id,
             settings,
@@ -143,12 +146,13 @@ class Relay:
             own=frozenset(hash_track(own).full_name_hash for own in tracks_of(self_info.id)),
         )
         self._admission = Admission(
-            self_info.id, self.rules, self.links, self.nodes, self.journal, self.counters
+            self.id, self.rules, self.links, self.nodes, self.journal, self.counters
         )
         counted = self.weighing.policy, self.journal, self.counters
+        exchanging = self._exchange, self.interest
         self.proofs = PeerProofs(self.id, role, self.links, *counted)
         self._introduction = Introduction(
-            self.id, role, self.links, self.nodes, self.extensions, self._exchange, self._subscribes
+            self.id, role, self.links, self.nodes, self.extensions, *exchanging, self._subscribes
         )
         wanted = self.id, self.subscribes, self.tracks
         self._nearest_edge = NearestEdge(
@@ -192,9 +196,9 @@ class Relay:
         known = self.nodes, self.subscribes, self._stubs, self._paths, self._subscribes
         flowing = self.tracks, self.ingress, self.data, self.reach, self.repairs
         watching = self.suspicion, self.pressure, self.extensions, self.refusals, self.demand
-        self._receiving = Receiving(
-            self.rules, self.counters, settings.limits, self.claims, *known, *flowing, *watching
-        )
+        bounds = self.rules, self.counters, settings.limits, self.claims
+        parts = *bounds, *known, *flowing, *watching, *exchanging
+        self._receiving = Receiving(*parts)
         fib, shared = self.fib, self.tracks.shared
         moved = fib.abandoned, fib.unsettled, fib.reached, fib.reordered
         self._moved_by_data = *moved, shared.broken, shared.reordered, self.data.holding
@@ -202,7 +206,7 @@ class Relay:
         sending = self.weighing, self._paths, self._exchange, self._sets, self.ingress, self.data
         saying = self._subscribes, self.extensions, self.repairs, self.pressure, self.links
         looking = self.refusals, self.proofs, self.places, self.demand, self.classes
-        self._due: tuple[Due, ...] = (*sending, *saying, *looking)
+        self._due: tuple[Due, ...] = (*sending, self.interest, *saying, *looking)
 
     # -- links -------------------------------------------------------------------------------------
 

@@ -40,6 +40,9 @@ OF_PEERS: Final = frozenset(
     {
         "Exchange._made",
         "Extensions._lost",
+        "Interest._all",
+        "Interest._near_of",
+        "Interest._said",
         "Links.links",
         "Links.peer_links",
         "Links.peers",

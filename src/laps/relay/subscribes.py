@@ -20,6 +20,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from laps.infobase.subscribes import SeenSubscribes
+from laps.relay.confirming import Confirming
 from laps.relay.parent import Parent
 from laps.relay.pieces import MOST_IN_A_TURN, in_pieces
 from laps.relay.stub import StubClient
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from laps.infobase.subscribes import Subscribes
     from laps.relay.corrections import Corrections
     from laps.relay.exchange import Exchange
+    from laps.relay.interest import Interest
     from laps.relay.peers import Links, Peer, PeerLink
     from laps.relay.reach import Reach
     from laps.relay.refusals import Refused
@@ -66,6 +68,7 @@ class SubscribeExchange:
         timers: Timers,
         corrections: Corrections,
         scope: Scope,
+        interest: Interest,
         refused: Refused,
         stub_refusals: StubRefusals,
         epoch: int,
@@ -88,6 +91,7 @@ class SubscribeExchange:
         self._timers = timers
         self._corrections = corrections
         self._scope = scope
+        self._interest = interest
         self._refused = refused
         self._stub_refusals = stub_refusals
         self._epoch = epoch
@@ -99,8 +103,7 @@ class SubscribeExchange:
         "Until when what nodes want is kept that nobody has told us of; the first is the next due."
         self._reviews: deque[Iterator[TrackKey | None]] = deque()
         "Tracks whose publishers came or left, to be reviewed."
-        self._unconfirmed: deque[Iterator[SubscribeInfo | None]] = deque()
-        "What nodes no longer want that came again: each is looked at once."
+        self._confirming = Confirming(settings.confirm_s, subscribes, links, timers)
         self._known: deque[Iterator[tuple[Track, Client, NodeId] | None]] = deque()
         "What nodes want that were told of after their subscribes."
 
@@ -283,11 +286,11 @@ class SubscribeExchange:
                 self.unsubscribe(stub, info.track_hash, now)
         elif info.source_node_id == self._self_id:
             self._correct(info, added=added, now=now)
-        elif not self._scope.hears(info, added=added):
+        elif not self._scope.hears(info, added=added) or self._is_no_concern(info, added=added):
             return
         elif self._holds(key):
             if info.source_node_id == peer.node_id:
-                self._note_confirmed(peer_link, peer, key, added=added, now=now)
+                self._confirming.note(peer_link, peer, key, added=added, now=now)
             self._take(info, added=added, heard_from=peer, now=now)
         else:
             known = self._seen.sequence(info.source_node_id, key) is not None
@@ -298,6 +301,14 @@ class SubscribeExchange:
     def _holds(self, key: TrackKey) -> bool:
         """Whether others' subscribes to a track are held, and not only passed on."""
         return self._keeps or self.is_stub or key in self._own
+
+    def _is_no_concern(self, info: SubscribeInfo, *, added: bool) -> bool:
+        """Whether it is no concern of ours: it was on its way when we said so."""
+        if not self._interest.is_served:
+            return False
+        if added:
+            return not self._interest.concerns_us(info)
+        return not self._subscribes.holds(info.source_node_id, info.track_hash.full_name_hash)
 
     def _hear_more(self, now: float) -> None:
         """Policy lets us hear what it kept from us, or Stubs have what it kept from them."""
@@ -323,23 +334,8 @@ class SubscribeExchange:
 
     def begin_confirming(self, peer: Peer, now: float) -> None:
         """A peer is there, or there again: it is about to say what it subscribes to."""
-        if not self._keeps and next(self._subscribes.of_source(peer.node_id), None) is None:
-            return
-        if peer.confirm_at is None:
-            self._timers.at(now + self._settings.confirm_s, lambda now: self._confirm(peer, now))
-        peer.confirm_at = now + self._settings.confirm_s
-
-    def _note_confirmed(
-        self, peer_link: PeerLink, peer: Peer, key: TrackKey, *, added: bool, now: float
-    ) -> None:
-        """A peer says something of its own: while it repeats what is known, it is not done."""
-        if not added:
-            for link in peer.links.values():
-                link.confirmed.pop(key, None)
-            return
-        peer_link.confirmed[key] = None
-        if peer.confirm_at is not None and self._subscribes.holds(peer.node_id, key):
-            peer.confirm_at = now + self._settings.confirm_s
+        if self._keeps or next(self._subscribes.of_source(peer.node_id), None) is not None:
+            self._confirming.begin(peer, now)
 
     def node_known(self, node_id: NodeId, now: float) -> None:
         """A way to a node is known; where its subscribes came first, open streams wait for it."""
@@ -376,6 +372,19 @@ class SubscribeExchange:
             self._tracks.noted(track, b"")
             self.review(track.full_name_hash, now)
 
+    def _forget_unwanted(self, now: float) -> None:
+        """Hold no longer what does not concern us any more: whoever said it goes on wanting it."""
+        for source, key in in_pieces(self._interest.unwanted):
+            held = self._subscribes.get(source, key)
+            if held is None:
+                continue
+            self._subscribes.forget(source, key)
+            self._reach.leave(source, key, now)
+            self._refused.left(source, key)
+            self._tracks.noted(held.track_hash, b"")
+            self._scope.ended(held)
+            self.review(key, now)
+
     def tick(self, now: float) -> None:
         """Forget what has outlived its time."""
         self._subscribes.expire(now)
@@ -387,13 +396,15 @@ class SubscribeExchange:
                 self.purge(node_id, now)
         self.forget(now)
         self._hear_more(now)
+        self._forget_unwanted(now)
         self._review_some(now)
         self._withdraw_unconfirmed(now)
         self._catch_up(now)
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
-        if self._reviews or self._unconfirmed or self._known or self._subscribes.is_purging:
+        todo = self._reviews or self._confirming.unsaid or self._known or self._interest.unwanted
+        if todo or self._subscribes.is_purging:
             return 0.0  # as `_is_busy`, which is asked less often
         if self._scope.hears_more or self._stub_refusals.is_stale:
             return 0.0
@@ -410,9 +421,8 @@ class SubscribeExchange:
 
     @property
     def _is_busy(self) -> bool:
-        return bool(
-            self._reviews or self._unconfirmed or self._known or self._subscribes.is_purging
-        )
+        todo = self._reviews or self._confirming.unsaid or self._known or self._interest.unwanted
+        return bool(todo or self._subscribes.is_purging)
 
     def _take(
         self, info: SubscribeInfo, *, added: bool, heard_from: Peer | None, now: float
@@ -456,26 +466,8 @@ class SubscribeExchange:
         for client in list(track.publishers):
             self._reach.catch_up(track, client, info.source_node_id, now)
 
-    def _confirm(self, peer: Peer, now: float) -> None:
-        """What a node no longer says, some time after it came, is withdrawn on its behalf."""
-        if peer.confirm_at is None:
-            return
-        if now < peer.confirm_at:
-            self._timers.at(peer.confirm_at, lambda now: self._confirm(peer, now))
-            return
-        peer.confirm_at = None
-        self._unconfirmed.append(self._unsaid(peer))
-
-    def _unsaid(self, peer: Peer) -> Iterator[SubscribeInfo | None]:
-        """What a node subscribed to and no longer does; None for each that it does."""
-        for key in self._subscribes.of(peer.node_id):
-            if self._links.peers.get(peer.node_id) is not peer:
-                return
-            said = any(key in peer_link.confirmed for peer_link in peer.links.values())
-            yield None if said else self._subscribes.get(peer.node_id, key)
-
     def _withdraw_unconfirmed(self, now: float) -> None:
-        for info in in_pieces(self._unconfirmed):
+        for info in in_pieces(self._confirming.unsaid):
             # Told to the node itself too: it may be that its words are late.
             gone = replace(info, sequence=(info.sequence + 1) & 0xFFFF)
             self._take(gone, added=False, heard_from=None, now=now)

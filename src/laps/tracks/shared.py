@@ -166,7 +166,7 @@ class Shared:
         "The sets that tracks come by, those too that have brought nothing since somebody wants it."
         self.cache = Cache(limits, self.events)
         self.counters = TrackCounters()
-        self.announces: Announces[Client] = Announces()
+        self.announces: Announces[Client] = Announces(watched=True)
         self.subscribed = ClientIndex()
         "What each client subscribes to."
         self.asked = ClientIndex()

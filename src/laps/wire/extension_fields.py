@@ -23,6 +23,7 @@ class ExtensionType(IntEnum):
     NODE_SILENT = 75
     SET_TERMS = 76
     POLICY_REFUSAL = 77
+    SUBSCRIBE_INTEREST = 78
 
 
 def check_most(what: str, size: int, most: int) -> None:

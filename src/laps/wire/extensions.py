@@ -31,6 +31,7 @@ from laps.wire.extension_fields import (
     encode_bytes,
     encode_text,
 )
+from laps.wire.interest import INTEREST_CODECS
 from laps.wire.metric_fields import MetricFields, decode_metric_fields, encode_metric_fields
 from laps.wire.peering import CODECS, Codec, Message
 from laps.wire.policy import POLICY_CODECS, PolicyRefusal
@@ -561,6 +562,7 @@ EXTENDED_CODECS: Mapping[int, Codec] = {
                 NodeSilent, lambda message: struct.pack(">Q", message.node_id), _decode_node_silent
             ),
             *POLICY_CODECS,
+            *INTEREST_CODECS,
         )
     },
 }

@@ -50,6 +50,7 @@ from laps.wire.extensions import (
     Urgency,
     check_full_name,
 )
+from laps.wire.interest import MAX_NEAR, MAX_SERVERS, SubscribeInterest, Wants
 from laps.wire.metric_fields import MAX_CANDIDATES, MAX_COORDINATE_MS, MAX_FULL_LINKS
 from laps.wire.peering import CODECS, Message, MessageType
 from laps.wire.policy import PolicyRefusal, SetTerms
@@ -126,6 +127,7 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(SetSilent, st.integers(0, 2**32 - 1).map(SnsId)),
     st.builds(NodeSilent, st.integers(0, 2**64 - 1).map(NodeId)),
     st.builds(SetPressed, st.integers(0, 2**32 - 1).map(SnsId), st.sampled_from(Urgency)),
+    st.builds(SubscribeInterest, st.sampled_from(Wants), st.booleans(), vias, vias),
     st.builds(RepairResponse, *relayed[:4], st.integers(0, 2**32 - 1), node_ids),
     st.builds(
         SetTerms,
@@ -229,6 +231,14 @@ def test_the_extensions_stand_beside_the_document() -> None:
         (SetSilent(SnsId(2**32)), "SET_SILENT: "),
         (NodeSilent(NodeId(2**64)), "NODE_SILENT: "),
         (SetPressed(SnsId(2**32), Urgency.NONE), "SET_PRESSED: "),
+        (
+            SubscribeInterest(Wants.ALL, servers=(SOURCE,) * (MAX_SERVERS + 1)),
+            "SUBSCRIBE_INTEREST: server_count 65 is more than 64",
+        ),
+        (
+            SubscribeInterest(Wants.OFFERED, near=(SOURCE,) * (MAX_NEAR + 1)),
+            "SUBSCRIBE_INTEREST: near_count 65 is more than 64",
+        ),
         (RepairResponse(0, SOURCE, SOURCE, 0, 2**32, SOURCE), "REPAIR_RESPONSE: "),
         (GoAway(1, "x" * (MAX_ADDRESS_LENGTH + 1)), "contact_len 260 is more than 259"),
     ],

@@ -31,7 +31,7 @@ from laps.types import (
     parse_node_id,
     track_alias,
 )
-from laps.wire import extensions, peering, policy
+from laps.wire import extensions, interest, peering, policy
 from laps.wire.control import ControlDecoder, decode, encode
 from laps.wire.extension_fields import ExtensionType
 from laps.wire.extensions import EXTENDED_CODECS
@@ -274,6 +274,10 @@ def extension(meaning: Meaning) -> peering.Message:
         case "SET_PRESSED":
             urgency = extensions.Urgency(number(meaning["urgency"]))
             return extensions.SetPressed(SnsId(number(meaning["sns_id"])), urgency)
+        case "SUBSCRIBE_INTEREST":
+            nodes = node_ids(meaning["servers"]), node_ids(meaning["near"])
+            wants = interest.Wants[meaning["wants"]]
+            return interest.SubscribeInterest(wants, bool(number(meaning["serves"])), *nodes)
         case "REPAIR_RESPONSE":
             sent, last_hop = number(meaning["sent"]), parse_node_id(meaning["last_hop"])
             return extensions.RepairResponse(*route(meaning), sent, last_hop)
