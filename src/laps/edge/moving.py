@@ -203,6 +203,7 @@ class Moving:
         if self._next_at <= now:
             self._next_at = now + LOOK_S
             self._neighbours.look()
+            self._relay.interest.name_near(self._neighbours, now)
             self._look_at_load(now)
             while self._moves and self._moves[0][0] <= now - MINUTE_S:
                 self._moves.popleft()

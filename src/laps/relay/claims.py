@@ -23,6 +23,7 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from laps.relay.roles import Role
 from laps.telemetry.records import namespace_of as telemetry_of
 from laps.types import format_node_id, hash_bytes, sequence_newer
 from laps.wire.extensions import (
@@ -34,6 +35,7 @@ from laps.wire.extensions import (
     RepairRequest,
     RepairResponse,
 )
+from laps.wire.interest import SubscribeInterest
 from laps.wire.peering import (
     AnnounceInfoAdv,
     AnnounceInfoWd,
@@ -117,6 +119,8 @@ class Claims:
             problem = _way_problem(peer, proven, message)
         elif isinstance(message, AnnounceInfoAdv | AnnounceInfoWd):
             problem = _announce_problem(peer, proven, message)
+        elif isinstance(message, SubscribeInterest):
+            problem = _interest_problem(proven, message)
         if problem:
             self._refuse(peer.node_id, problem, now)
             return False
@@ -272,6 +276,13 @@ def _announce_problem(peer: Peer, proven: Proven, message: AnnounceInfoAdv | Ann
     own = _is_below(info.namespace_hashes, (telemetry_of(peer.node_id),))
     if not own and not all(_is_below(info.namespace_hashes, allowed) for allowed in bounds):
         return "announces what is not in its namespaces"
+    return ""
+
+
+def _interest_problem(proven: Proven, message: SubscribeInterest) -> str:
+    """Who is taken for a control server is told everything, and others may hear nothing without."""
+    if message.serves and proven.speaker.role != Role.CONTROL.value:
+        return f"says that it is a control server, and has proved to be a {proven.speaker.role}"
     return ""
 
 

@@ -42,12 +42,16 @@ class Confirming:
     ) -> None:
         """A peer says something of its own: while it repeats what is known, it is not done."""
         if not added:
-            for link in peer.links.values():
-                link.confirmed.pop(key, None)
+            self.forget(peer, key)
             return
         peer_link.confirmed[key] = None
         if peer.confirm_at is not None and self._subscribes.holds(peer.node_id, key):
             peer.confirm_at = now + self._confirm_s
+
+    def forget(self, peer: Peer | None, key: TrackKey) -> None:
+        """What a peer said of a track is not for us any more."""
+        for link in () if peer is None else peer.links.values():
+            link.confirmed.pop(key, None)
 
     def _confirm(self, peer: Peer, now: float) -> None:
         if peer.confirm_at is None:

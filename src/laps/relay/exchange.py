@@ -139,8 +139,10 @@ class Exchange:
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
-        busy = self._telling or self._met or self._matching or self._interest.untold
-        return 0.0 if busy or self._scope.is_stale else self._flush_at
+        more = self._interest.untold or self._interest.nearer
+        if more or self._telling or self._met or self._matching or self._scope.is_stale:
+            return 0.0
+        return self._flush_at
 
     def sync(self, peer: Peer) -> None:
         """Tell a peer everything, at the beginning of a control session."""
@@ -302,11 +304,9 @@ class Exchange:
         is_own = source == self._self_info.id
         if source == peer.node_id or (self._interest.is_served and not is_own):
             return None
-        if not (is_own or peer.knows(source)) or not self._may_speak_of(source):
+        if not (is_own or peer.knows(source)) or not self._interest.still_offers(peer, info):
             return None
-        is_for = self._interest.still_offers(peer, info)
-        is_for = is_for and self._scope.may_tell(peer, info, added=True)
-        return SubscribeInfoAdv(info) if is_for else None
+        return self._adv_for(peer, info)
 
     def _tell_untold(self) -> None:
         """Peers hear of more than before, or of nodes that are new to them."""
@@ -315,10 +315,29 @@ class Exchange:
             del self._interest.untold[peer]
             for source in (self._self_info.id, *peer.told):
                 self._tell_subscribes(peer, source)
+        while self._interest.nearer:
+            peer, nodes = self._interest.nearer.popitem()
+            if peer.control is not None:
+                self._links.page(peer.control, "near", self._near_of(peer, nodes), soon=True)
         met, self._met = self._met, {}
         self._matching += [self._of_met(source, peers) for source, peers in met.items()]
         for _ in in_pieces(self._matching):
             pass
+
+    def _near_of(self, peer: Peer, nodes: Iterable[NodeId]) -> Iterator[Message | None]:
+        """What nodes want of that which a peer near them wants as well."""
+        own, is_served = self._self_info.id, self._interest.is_served
+        for source in nodes:
+            for key in self._subscribes.of(source) if source == own or not is_served else ():
+                info = self._subscribes.get(source, key)
+                is_for = self._subscribes.holds(peer.node_id, key)
+                is_for = is_for and (source == own or peer.knows(source))
+                yield self._adv_for(peer, info) if info is not None and is_for else None
+
+    def _adv_for(self, peer: Peer, info: SubscribeInfo) -> Message | None:
+        may_tell = self._may_speak_of(info.source_node_id)
+        may_tell = may_tell and self._scope.may_tell(peer, info, added=True)
+        return SubscribeInfoAdv(info) if may_tell else None
 
     def _of_met(self, source: NodeId, peers: Collection[NodeId]) -> Iterator[None]:
         """Go through what a node wants once for all peers that it is new to."""

@@ -57,6 +57,8 @@ class Interest:
         "Nodes whose subscribes concern us as well, to the tracks that are wanted here."
         self.untold: dict[Peer, None] = {}
         "Peers that are to be told everything, from now on."
+        self.nearer: dict[Peer, tuple[NodeId, ...]] = {}
+        "Peers that have named more nodes as near, until they are told of their subscribes."
         self._self_id = self_id
         self._serves = role is Role.CONTROL
         self._is_stub = role is Role.STUB
@@ -155,6 +157,9 @@ class Interest:
         return self._offers.count(node_id)
 
     def _set_near(self, peer: Peer, near: tuple[NodeId, ...]) -> None:
+        self.nearer.pop(peer, None)
+        if new := set(near).difference(peer.near):
+            self.nearer[peer] = tuple(sorted(new))
         for node_id in peer.near:
             of = self._near_of.get(node_id, {})
             of.pop(peer.node_id, None)
@@ -251,9 +256,19 @@ class Interest:
 
     def name_near(self, near: Iterable[NodeId], now: float) -> None:
         """Other nodes are near us."""
-        if (found := tuple(sorted(near))) != self.near:
-            self.near = found
-            self._review(now)
+        found, before = tuple(sorted(near)), self.near
+        if found == before:
+            return
+        self.near = found
+        gone = [(it, key) for it in before if it not in found for key in self._subscribes.of(it)]
+        self._unwanted.append(self._of_no_concern(iter(gone)))
+        self._review(now)
+
+    def unsubscribed(self, key: TrackKey) -> None:
+        """A track is wanted here no longer: nodes near us that want it may not concern us."""
+        if self.near and self.is_served:
+            held = [(it, key) for it in self._subscribes.sources(key)]
+            self._unwanted.append(self._of_no_concern(iter(held)))
 
     # -- whether we are served ---------------------------------------------------------------------
 

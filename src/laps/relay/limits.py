@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from laps.infobase.nodes import Nodes
     from laps.infobase.subscribes import Subscribes
     from laps.relay.ingress import IngressSets
+    from laps.relay.interest import Interest
     from laps.relay.peers import Peer, PeerLink
     from laps.relay.settings import PeerLimits, RelayCounters
     from laps.relay.stub import StubClient
@@ -38,6 +39,7 @@ class Limits:
         namespaces: Namespaces,
         tracks: Tracks,
         ingress: IngressSets,
+        interest: Interest,
     ) -> None:
         self._limits = limits
         self._counters = counters
@@ -46,6 +48,7 @@ class Limits:
         self._namespaces = namespaces
         self._tracks = tracks
         self._ingress = ingress
+        self._interest = interest
 
     def check(
         self, peer_link: PeerLink, peer: Peer, message: Message, stub: StubClient | None
@@ -72,6 +75,9 @@ class Limits:
             case AnnounceInfoAdv() if stub is not None:
                 count = self._tracks.announces.count(stub) + 1
                 self._require(peer, count, limits.announces, "announces")
+            case AnnounceInfoAdv():
+                count = self._interest.count(peer.node_id) + 1
+                self._require(peer, count, limits.namespaces, "namespaces")
 
     def _count_subscribes(self, peer_link: PeerLink, stub: StubClient | None) -> int:
         if stub is not None:

@@ -91,7 +91,7 @@ class Receiving:
         self._counters = counters
         self._claims = claims
         self._limits = Limits(
-            limits, counters, nodes, subscribed, extensions.namespaces, tracks, ingress
+            limits, counters, nodes, subscribed, extensions.namespaces, tracks, ingress, interest
         )
         self._stubs = stubs
         self._paths = paths

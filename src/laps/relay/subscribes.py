@@ -257,6 +257,7 @@ class SubscribeExchange:
             self._tracks.noted(track, b"")
             self._tell(info, added=False)
             self._scope.ended(info)
+            self._interest.unsubscribed(track.full_name_hash)
             self._refused.unwanted(track.full_name_hash)
 
     def _next_sequence(self, key: TrackKey, now: float) -> int:
@@ -379,6 +380,7 @@ class SubscribeExchange:
             if held is None:
                 continue
             self._subscribes.forget(source, key)
+            self._confirming.forget(self._links.peers.get(source), key)
             self._reach.leave(source, key, now)
             self._refused.left(source, key)
             self._tracks.noted(held.track_hash, b"")

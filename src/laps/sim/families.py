@@ -238,6 +238,28 @@ def _restarts(seed: int) -> list[str]:
     return found + check_rest(network) + check_end(network)
 
 
+# --- control servers -------------------------------------------------------------------------
+
+
+def served(seed: int) -> tuple[Network, list[Fault]]:
+    """A network with control servers, and what is to happen to it; some have plain peers too."""
+    rng = Random(seed)  # noqa: S311 - no secret
+    plain = generators.served(rng.randint(4, 14), rng.randint(1, 4), rng.randint(1, 4), seed)
+    topology = generators.with_clients(plain, 4, 12, seed, change=_streams_or_datagrams)
+    settings = RelaySettings(cache=FAILOVER_CACHE)
+    extended = 0.9 if seed % 4 == 0 else 1.0
+    network = Network(topology, seed, extended=extended, settings=settings)
+    return network, random_faults(topology, FAULTS, rng, kinds=ALL_KINDS)
+
+
+def _served(seed: int) -> list[str]:
+    network, faults = served(seed)
+    network.settle()
+    found = [*check_paths(network), *check_subscribes(network)]
+    let_happen(network, faults)
+    return found + check_rest(network) + check_end(network)
+
+
 # --- all of them -----------------------------------------------------------------------------
 
 FAMILIES: Final = {
@@ -249,6 +271,7 @@ FAMILIES: Final = {
         Family(
             "failover", "Relays and links die, and no object is lost or comes twice.", _failover
         ),
+        Family("served", "Control servers die, and tell each relay what concerns it.", _served),
         Family("restarts", "Any relay dies, and comes back as it was or as another.", _restarts),
     )
 }

@@ -157,6 +157,28 @@ def regions(
     return Topology(nodes=(*nodes, *servers), links=tuple(links))
 
 
+def served(edges: int, vias: int, servers: int, seed: int) -> Topology:
+    """Edges and vias, each with a control session to one control server or more.
+
+    Servers peer with one another, vias too; an edge peers with one via or two, and some with edges.
+    """
+    rng = Random(seed)  # noqa: S311 - no secret
+    control = [Node(id=_node_id(9, low), type="control") for low in range(1, servers + 1)]
+    hubs = [Node(id=_node_id(8, low), type="via") for low in range(1, vias + 1)]
+    spokes = [Node(id=_node_id(1, low)) for low in range(1, edges + 1)]
+    links = []
+    for number, server in enumerate(control):
+        links += [_plain(server, other, PeerMode.CONTROL) for other in control[number + 1 :]]
+    for node in (*hubs, *spokes):
+        some = rng.sample(control, rng.randint(1, servers))
+        links += [_plain(node, server, PeerMode.CONTROL) for server in some]
+    links += [_plain(a, b) for number, a in enumerate(hubs) for b in hubs[number + 1 :]]
+    for number, edge in enumerate(spokes):
+        links += [_plain(edge, via) for via in rng.sample(hubs, min(len(hubs), rng.randint(1, 2)))]
+        links += [_plain(edge, it) for it in spokes[number + 1 :] if rng.random() < 1 / edges]
+    return Topology(nodes=(*hubs, *spokes, *control), links=tuple(links))
+
+
 def _chords(count: int) -> list[tuple[int, int]]:
     """Pairs of regions: a ring, the ring of every second one, and what lies opposite."""
     pairs: dict[frozenset[int], tuple[int, int]] = {}

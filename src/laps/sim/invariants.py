@@ -23,13 +23,14 @@ from laps.sim.clients import track_of
 from laps.types import NodeId, PeerMode, format_node_id, hash_track
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from laps.relay.relay import Relay
     from laps.sim.clients import ObjectId, Publisher, Subscriber
     from laps.sim.network import Network
     from laps.sim.node import SimNode
     from laps.sim.trace import Loop
+    from laps.types import SubscribeInfo
 
 # A round trip is advertised anew when it is past both of these, so what is known lags behind.
 SRTT_SHARE: Final = 0.1
@@ -199,13 +200,16 @@ def _compare(relay: Relay, target: NodeId, expected: Distance | None) -> str | N
 
 
 def check_subscribes(network: Network) -> list[str]:
-    """Who keeps subscribes knows those of all nodes it can know, as their own s-relays say them."""
+    """Who keeps subscribes knows those of all nodes it can know, as their own s-relays say them.
+
+    A relay that control servers serve knows of them what concerns it, and no others.
+    """
     found: list[str] = []
-    said: dict[NodeId, set[int]] = {}
+    said: dict[NodeId, dict[int, SubscribeInfo]] = {}
     for node in network.nodes.values():
         if node.relay is not None and node.role is Role.EDGE:
             own = node.relay.subscribes.of_source(node.node_id)
-            said[node.node_id] = {info.track_hash.full_name_hash for info in own}
+            said[node.node_id] = {info.track_hash.full_name_hash: info for info in own}
     for node in network.nodes.values():
         found += _check_own(network, node, said)
     for node in network.nodes.values():
@@ -217,7 +221,8 @@ def check_subscribes(network: Network) -> list[str]:
             (source, track)
             for source, tracks in said.items()
             if source in reached
-            for track in tracks
+            for track, info in tracks.items()
+            if source == node.node_id or relay.interest.concerns_us(info)
         }
         known = {(info.source_node_id, info.track_hash.full_name_hash) for info in relay.subscribes}
         for source, track in sorted(expected - known):
@@ -227,7 +232,9 @@ def check_subscribes(network: Network) -> list[str]:
     return found
 
 
-def _check_own(network: Network, node: SimNode, said: dict[NodeId, set[int]]) -> Iterator[str]:
+def _check_own(
+    network: Network, node: SimNode, said: Mapping[NodeId, Collection[int]]
+) -> Iterator[str]:
     """A client's subscribe is said by its edge, or by one edge of its stub."""
     if node.relay is None:
         return
