@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from laps.infobase.nodes import PathCandidate
+    from laps.relay.interest import Interest
     from laps.relay.on_demand import OnDemand
     from laps.relay.prospects import Places
     from laps.relay.settings import DemandSettings
@@ -55,6 +56,9 @@ NEXT_S: Final = 0.04
 # With very many flows more rarely, so that it stays a twentieth of a core.
 LOOK_EACH_S: Final = 0.0002
 
+# A control server tells what concerns us: it is dialled before all others that may be.
+SERVER: Final = 1 << 21
+
 # What a peer names in its place when it leaves is dialled before anything else.
 SUCCESSOR: Final = 1 << 20
 
@@ -70,6 +74,7 @@ class Demand:
         places: Places,
         sessions: OnDemand,
         tracks: Tracks,
+        interest: Interest,
         settings: DemandSettings,
     ) -> None:
         self.sessions = sessions
@@ -87,6 +92,7 @@ class Demand:
         self._prospects = Prospects(self_info.id, weighing, places, sessions, self._rates)
         self._aggregating = Aggregating(weighing, self._prospects, sessions)
         self._shortening = Shortening(weighing, self._prospects, self._aggregating)
+        self._interest = interest
         self._settings = settings
         self._named: dict[tuple[int, NodeId], NamedWay] = {}
         "By flow and target, as the last round has found."
@@ -180,7 +186,7 @@ class Demand:
         has_begun = len(self.sessions) or self._named or len(self._rates)
         if self._is_edge and (has_begun or len(self._fib)):
             return self._due_at
-        return self._due_at if self._successors else None
+        return self._due_at if self._successors or self._interest.known_servers else None
 
     def _act(self, found: Round, now: float) -> None:
         self._aggregating.end()
@@ -190,7 +196,9 @@ class Demand:
         kept = self._successors.items()
         self._successors = {it: need for it, need in kept if not self._is_back(it)}
         named = {it.contact: it for it in self._successors.values() if self._may_follow(it)}
-        needs = {it.contact: it for it in (found.needs | named).values() if self._is_enough(it)}
+        servers = {it.contact: it for it in self._servers()} if self._settings.sessions else {}
+        every = found.needs | named | servers
+        needs = {it.contact: it for it in every.values() if self._is_enough(it)}
         # First, as ways by a session that is let go are avoided.
         is_back = self.sessions.needs(needs, now)
         pairs = found.named.items() ^ self._named.items()
@@ -202,6 +210,16 @@ class Demand:
             self._fib.reroute(sorted({node_id for (_, node_id), _ in pairs}))
             self._sets.changed(now)
         self.sessions.tick(now)
+
+    def _servers(self) -> Iterator[Need]:
+        """Control servers that others have named: each tells what concerns us of its share."""
+        for node_id in self._interest.to_dial():
+            info = self._nodes.info(node_id)
+            if info is None or not info.contact or self._prospects.is_configured(node_id):
+                continue
+            if self._policy.may_peer(node_id):
+                why, mode = "it is a control server", PeerMode.CONTROL
+                yield Need(info.contact, node_id, why, SERVER, mode, at_once=True)
 
     def _is_enough(self, need: Need) -> bool:
         return need.gain >= self._settings.least

@@ -55,6 +55,8 @@ class Interest:
         "Whether we hear only what concerns us."
         self.near: tuple[NodeId, ...] = ()
         "Nodes whose subscribes concern us as well, to the tracks that are wanted here."
+        self.known_servers: tuple[NodeId, ...] = ()
+        "The control servers that anybody has named."
         self.untold: dict[Peer, None] = {}
         "Peers that are to be told everything, from now on."
         self.nearer: dict[Peer, tuple[NodeId, ...]] = {}
@@ -247,12 +249,15 @@ class Interest:
         found = (it.node_id for it in peers if it.interest is not None and it.interest.serves)
         return tuple(sorted(found))[:MAX_SERVERS]
 
-    def known_servers(self) -> set[NodeId]:
-        """The control servers that anybody has named."""
-        found = set(self.servers)
-        for peer in self._links.peers.values():
-            found.update(() if peer.interest is None else peer.interest.servers)
-        return found
+    def to_dial(self) -> Iterator[NodeId]:
+        """Control servers that we want a session with, or go on having one with."""
+        for node_id in self.known_servers:
+            peer = self._links.peers.get(node_id)
+            it = None if peer is None else peer.interest
+            # Of two servers the lower dials.
+            is_ours = not self._serves or self._self_id < node_id
+            if is_ours and (it is None or it.serves):
+                yield node_id
 
     def name_near(self, near: Iterable[NodeId], now: float) -> None:
         """Other nodes are near us."""
@@ -274,6 +279,9 @@ class Interest:
 
     def _review(self, now: float) -> None:
         servers = self.servers
+        lists = (it.interest.servers for it in self._links.peers.values() if it.interest)
+        named = set(servers).union(*lists) - {self._self_id}
+        self.known_servers = () if self._is_stub else tuple(sorted(named)[:MAX_SERVERS])
         if self._may_be_served(servers) is self.is_served:
             self._turns_at = None
         elif self.is_served:

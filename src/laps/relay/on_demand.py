@@ -52,6 +52,8 @@ HOLD_S: Final = 10.0
 # it was refused, lost or never used, it is twice as long each time.
 AGAIN_FIRST_S: Final = 30.0
 AGAIN_MOST_S: Final = 1800.0
+# A control server is there again soon, or another in its place.
+AGAIN_SERVER_S: Final = 5.0
 
 
 class State(StrEnum):
@@ -152,6 +154,8 @@ class OnDemand:
         self._paths = paths
         self._journal = journal
         self._settings = settings
+        self._most = settings.sessions
+        "As many as there may be now, with those to control servers."
         self._sessions: dict[str, Session] = {}
         self._wanted: dict[str, float] = {}
         "Since when each contact has been needed without a break."
@@ -212,7 +216,11 @@ class OnDemand:
         woken = False
         self._wanted = {contact: self._wanted.get(contact, now) for contact in needs}
         ranked = sorted((it for it in needs.values() if not self._waits(it)), key=self._rank)
-        for need in ranked[: self._settings.sessions]:
+        # Control servers take no place of those that help.
+        self._most = self._settings.sessions and self._settings.sessions + sum(
+            need.mode is PeerMode.CONTROL for need in ranked
+        )
+        for need in ranked[: self._most]:
             if (session := self._sessions.get(need.contact)) is not None:
                 session.needed_at = now
                 session.need = need
@@ -236,7 +244,7 @@ class OnDemand:
         session = self._sessions.get(need.contact)
         if session is not None and session.state is not State.READY:
             return
-        if self._busy >= self._settings.sessions and not self._make_room(now):
+        if self._busy >= self._most and not self._make_room(now):
             return
         if not self._dials.take(1, now):
             return
@@ -283,6 +291,8 @@ class OnDemand:
         self.counters.sessions_ended += 1
         was_of_use = session.state is State.RESTING and session.was_used
         wait_s = AGAIN_FIRST_S if was_of_use else session.again_s
+        if session.need.mode is PeerMode.CONTROL:
+            wait_s = min(wait_s, AGAIN_SERVER_S)
         session.state, session.said = State.WAITING, reason
         session.again_at = now + wait_s
         session.again_s = AGAIN_FIRST_S if was_of_use else min(2 * wait_s, AGAIN_MOST_S)

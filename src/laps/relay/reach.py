@@ -120,23 +120,28 @@ class Reach:
 
     # -- messages ----------------------------------------------------------------------------------
 
-    def receive(self, message: RelayRequest | RelayResponse) -> None:
+    def receive(self, message: RelayRequest | RelayResponse, heard_from: NodeId) -> None:
         """A request or an answer: for us, or on its way."""
-        if not self.pass_on(message):
+        if not self.pass_on(message, heard_from):
             self.received.append(message)
 
-    def pass_on(self, message: Travelling) -> bool:
+    def pass_on(self, message: Travelling, heard_from: NodeId) -> bool:
         """Send a message further that is for another node; False if it is for us."""
         if message.target_node_id == self._self_id:
             return False
         if message.hops > 0:
-            self.send(message.target_node_id, structs.replace(message, hops=message.hops - 1))
+            onward = structs.replace(message, hops=message.hops - 1)
+            self.send(message.target_node_id, onward, not_to=heard_from)
         return True
 
-    def send(self, node_id: NodeId, message: Travelling, turn: int = 0) -> bool:
+    def send(
+        self, node_id: NodeId, message: Travelling, turn: int = 0, not_to: NodeId | None = None
+    ) -> bool:
         """Send to the peer that leads to a node; False if none does that takes extensions.
 
-        Who asks again says so: where several lead there, `turn` has another take it each time.
+        Who asks again says so: where several lead there, `turn` has another take it each time. Not
+        back to whom it came from, if another leads there: that one's best way may be one that does
+        not take extensions, and its next one by us.
         """
         ways: dict[NodeId, PeerLink] = {}
         for peer_id in (node_id, *(path.peer_id for path in self._nodes.candidates(node_id))):
@@ -144,6 +149,8 @@ class Reach:
             control = None if peer is None else peer.control
             if control is not None and control.link.extended:
                 ways.setdefault(peer_id, control)
+        if not_to is not None and len(ways) > 1:
+            ways.pop(not_to, None)
         # Of those that are silent, the best one: it may only be slow.
         able = [way for way in ways.values() if not self._links.is_suspect(way)]
         able = able or list(ways.values())[:1]

@@ -141,9 +141,9 @@ class Receiving:
             ):
                 self._hear_of_set(link, message, now)
             case RelayRequest() | RelayResponse() if takes_control:
-                self._reach.receive(message)
+                self._reach.receive(message, peer.node_id)
             case RepairRequest() | RepairResponse() | PolicyRefusal() if takes_control:
-                if self._reach.pass_on(message):
+                if self._reach.pass_on(message, peer.node_id):
                     pass
                 elif isinstance(message, PolicyRefusal):
                     self._refusals.heard(message, now)

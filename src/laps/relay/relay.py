@@ -177,7 +177,7 @@ class Relay:
             settings.steadiness,
         )
         sessions = OnDemand(self.weighing, self.ingress, self._paths, self.journal, settings.demand)
-        helping = self.weighing, self.places, sessions, self.tracks
+        helping = self.weighing, self.places, sessions, self.tracks, self.interest
         self.demand = Demand(self_info, role, *helping, settings.demand)
         self.router.namers = (self.demand,)
         deciding = self.subscribes, self.weighing, self.fib, self.reach, self.tracks

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from laps.sim.faults import Fault
-    from laps.sim.topology import Publisher, Topology
+    from laps.sim.topology import Node, Publisher, Topology
     from laps.types import NodeId
 
 # Large enough for a tree with several ways, small enough for a second or two.
@@ -210,6 +210,10 @@ def _streams_or_datagrams(publisher: Publisher) -> Publisher:
     return msgspec.structs.replace(publisher, datagrams=share)
 
 
+def _streams(publisher: Publisher) -> Publisher:
+    return publisher
+
+
 def _failover(seed: int) -> list[str]:
     network, faults = failover(seed)
     network.settle()
@@ -242,14 +246,22 @@ def _restarts(seed: int) -> list[str]:
 
 
 def served(seed: int) -> tuple[Network, list[Fault]]:
-    """A network with control servers, and what is to happen to it; some have plain peers too."""
+    """A network with control servers, and what is to happen to it; in some are plain relays too."""
     rng = Random(seed)  # noqa: S311 - no secret
     plain = generators.served(rng.randint(4, 14), rng.randint(1, 4), rng.randint(1, 4), seed)
-    topology = generators.with_clients(plain, 4, 12, seed, change=_streams_or_datagrams)
+    if seed % 4 == 0:  # an edge in four is of another make
+        nodes = tuple(_plain_or_not(node, rng) for node in plain.nodes)
+        plain = msgspec.structs.replace(plain, nodes=nodes)
+    change = _streams if seed % 4 == 0 else _streams_or_datagrams
+    topology = generators.with_clients(plain, 4, 12, seed, change=change)
     settings = RelaySettings(cache=FAILOVER_CACHE)
-    extended = 0.9 if seed % 4 == 0 else 1.0
-    network = Network(topology, seed, extended=extended, settings=settings)
+    network = Network(topology, seed, extended=1.0, settings=settings)
     return network, random_faults(topology, FAULTS, rng, kinds=ALL_KINDS)
+
+
+def _plain_or_not(node: Node, rng: Random) -> Node:
+    is_plain = node.type == "edge" and rng.random() < 0.25
+    return msgspec.structs.replace(node, plain=is_plain)
 
 
 def _served(seed: int) -> list[str]:

@@ -152,6 +152,8 @@ class Network:
         self, link: Link, split: float, noise: float, extended: float, control_bytes: float
     ) -> Cable:
         there, back = (_conditions(link, split, noise) for _ in "ab")
+        if any(self.nodes[node_id].spec.plain for node_id in (link.a, link.b)):
+            extended = 0.0
         cable = Cable(self.clock, there, back, extended=extended, control_bytes=control_bytes)
         cable.sides = link.a, link.b
         self.cables.append(cable)

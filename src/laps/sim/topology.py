@@ -78,6 +78,8 @@ class Node(topology.Node, frozen=True, kw_only=True):
 
     # A Via's: it keeps and passes on subscribes, where no control server does.
     reflect: _Switch = False
+    # It speaks the document's protocol alone, and no extensions.
+    plain: _Switch = False
 
 
 class Link(topology.Link, frozen=True, kw_only=True):

@@ -649,11 +649,13 @@ def test_a_relay_is_asked_again_where_its_answer_was_lost_by_another_way() -> No
     send, open_stream = reach.send, reach.open_stream
     lost: list[RelayResponse] = []
 
-    def lose_first(node_id: NodeId, message: Travelling, turn: int = 0) -> bool:
+    def lose_first(
+        node_id: NodeId, message: Travelling, turn: int = 0, not_to: NodeId | None = None
+    ) -> bool:
         if isinstance(message, RelayResponse) and not lost:
             lost.append(message)
             return True
-        return send(node_id, message, turn)
+        return send(node_id, message, turn, not_to)
 
     reach.send = lose_first  # type: ignore[method-assign]
     reach.open_stream = lambda *_: Nowhere()  # type: ignore[method-assign]
