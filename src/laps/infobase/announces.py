@@ -64,6 +64,10 @@ class Announces(Generic[K]):
         """How much an origin announces."""
         return len(self._infos.get(origin, ()))
 
+    def of(self, origin: K) -> list[AnnounceInfo]:
+        """What an origin announces."""
+        return list(self._infos.get(origin, {}).values())
+
     def has(self, origin: K, info: AnnounceInfo) -> bool:
         """Whether an origin announces this."""
         return (info.namespace_hashes, info.name_hash) in self._infos.get(origin, ())
@@ -128,6 +132,10 @@ class Announces(Generic[K]):
     def is_offered(self, info: AnnounceInfo) -> bool:
         """Whether anybody offers this."""
         return (info.namespace_hashes, info.name_hash) in self._origins
+
+    def offering(self, info: AnnounceInfo) -> list[K]:
+        """Those who offer just this."""
+        return list(self._origins.get((info.namespace_hashes, info.name_hash), ()))
 
     def take_moved(self) -> list[AnnounceInfo]:
         """What has begun to be offered since the last time, or is not any more."""

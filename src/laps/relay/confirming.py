@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from laps.infobase.subscribes import Subscribes
+    from laps.relay.interest import Interest
     from laps.relay.peers import Links, Peer, PeerLink
     from laps.relay.timers import Timers
     from laps.types import SubscribeInfo, TrackKey
@@ -22,13 +23,19 @@ class Confirming:
     """What peers say of their own subscribes after they have come."""
 
     def __init__(
-        self, confirm_s: float, subscribes: Subscribes, links: Links, timers: Timers
+        self,
+        confirm_s: float,
+        subscribes: Subscribes,
+        links: Links,
+        interest: Interest,
+        timers: Timers,
     ) -> None:
         self.unsaid: deque[Iterator[SubscribeInfo | None]] = deque()
         "What nodes no longer want that came again, and None for each that they do."
         self._confirm_s = confirm_s
         self._subscribes = subscribes
         self._links = links
+        self._interest = interest
         self._timers = timers
 
     def begin(self, peer: Peer, now: float) -> None:
@@ -67,4 +74,6 @@ class Confirming:
             if self._links.peers.get(peer.node_id) is not peer:
                 return
             said = any(key in peer_link.confirmed for peer_link in peer.links.values())
-            yield None if said else self._subscribes.get(peer.node_id, key)
+            held = None if said else self._subscribes.get(peer.node_id, key)
+            # What others told us of it, it need not say itself.
+            yield held if held is not None and self._interest.is_said_by_source(held) else None

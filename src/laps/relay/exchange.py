@@ -75,6 +75,7 @@ class Exchange:
         self._extensions = extensions
         self._scope = scope
         self._interest = interest
+        self._concern = interest.concern
         self._gather_s = gather_s
         self._gathered: dict[NodeId, None] = {}
         self._is_leaving = False
@@ -139,7 +140,7 @@ class Exchange:
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
-        more = self._interest.untold or self._interest.nearer
+        more = self._concern.untold or self._concern.nearer
         if more or self._telling or self._met or self._matching or self._scope.is_stale:
             return 0.0
         return self._flush_at
@@ -148,7 +149,7 @@ class Exchange:
         """Tell a peer everything, at the beginning of a control session."""
         peer.told.clear()
         self._scope.begins(peer)
-        if peer.control is not None and self._interest.hears_all(peer):
+        if peer.control is not None and self._concern.hears_all(peer):
             own = self._self_info.id
             peer.control.outbox.keep_page(_page(own), self._subscribes_of(peer, own))
         self._advertise(peer, self._nodes)
@@ -176,32 +177,39 @@ class Exchange:
             peer.told[node_id] = info
             yield NodeInfoAdv(info)
             if before is None and peer.control is not None:
-                if self._interest.hears_all(peer):
+                if self._concern.hears_all(peer):
                     page = self._subscribes_of(peer, node_id)
                     peer.control.outbox.keep_page(_page(node_id), page)
-                elif self._interest.hears_some(peer):
+                elif self._concern.hears_some(peer):
                     self._met.setdefault(node_id, {})[peer.node_id] = None
                 self._extensions.advertised(peer, node_id)
 
-    def _tell_subscribes(self, peer: Peer, source: NodeId) -> None:
+    def _tell_subscribes(
+        self, peer: Peer, source: NodeId, before: Collection[NodeId] | None = None
+    ) -> None:
         """Tell a peer all that a node subscribes to, or what concerns the peer of it."""
         if peer.control is None:
             return
-        if self._interest.hears_all(peer):
-            self._links.page(peer.control, _page(source), self._subscribes_of(peer, source))
-        elif self._interest.hears_some(peer):
+        if self._concern.hears_all(peer):
+            page = self._subscribes_of(peer, source, before)
+            self._links.page(peer.control, _page(source), page)
+        elif self._concern.hears_some(peer):
             self._met.setdefault(source, {})[peer.node_id] = None
 
-    def _subscribes_of(self, peer: Peer, source: NodeId) -> Iterator[Message]:
+    def _subscribes_of(
+        self, peer: Peer, source: NodeId, before: Collection[NodeId] | None = None
+    ) -> Iterator[Message | None]:
+        """What a node subscribes to, of a server's share what was not its own among others."""
         is_told = source == self._self_info.id or not self._interest.is_served
-        is_told = is_told and self._may_speak_of(source)
+        is_told, servers = is_told and self._may_speak_of(source), self._concern.servers
         for key in self._subscribes.of(source) if is_told else ():
-            # While this waited for room, either may have gone.
+            # While this waited for room, either may have gone, or servers have come or gone.
             if source != self._self_info.id and not peer.knows(source):
                 return
+            before = before if self._concern.servers is servers else None
             info = self._subscribes.get(source, key)
-            if info is not None and self._scope.may_tell(peer, info, added=True):
-                yield SubscribeInfoAdv(info)
+            is_for = info is not None and self._concern.is_shared_with(peer, key, before)
+            yield self._adv_for(peer, info) if info is not None and is_for else None
 
     def _withdraw(self, peer: Peer, node_id: NodeId) -> None:
         # It does not wait for room: whoever believes in the path may send data in a circle.
@@ -279,13 +287,13 @@ class Exchange:
                 self._say(itself, info, added=added)
         if self._interest.is_served and source != self._self_info.id:
             return  # servers pass it on
-        for peer in self._interest.concerned(info).values():
+        for peer in self._concern.concerned(info).values():
             if peer is heard_from:
                 continue
             if source == self._self_info.id or peer.knows(source) or stateless:
                 self._say(peer, info, added=added)
         if itself is not None and added:
-            for near in self._interest.of_near(info):
+            for near in self._concern.of_near(info):
                 self._say(itself, near, added=True)
 
     def tell_matching(self, peer: Peer) -> None:
@@ -294,7 +302,7 @@ class Exchange:
             self._links.page(peer.control, "offered", self._matching_of(peer), soon=True)
 
     def _matching_of(self, peer: Peer) -> Iterator[Message | None]:
-        for source, key in self._interest.matching(peer):
+        for source, key in self._concern.matching(peer):
             info = self._subscribes.get(source, key)
             yield None if info is None else self._if_for(peer, info)
 
@@ -304,19 +312,18 @@ class Exchange:
         is_own = source == self._self_info.id
         if source == peer.node_id or (self._interest.is_served and not is_own):
             return None
-        if not (is_own or peer.knows(source)) or not self._interest.still_offers(peer, info):
+        if not (is_own or peer.knows(source)) or not self._is_offered(peer, info):
             return None
         return self._adv_for(peer, info)
 
     def _tell_untold(self) -> None:
         """Peers hear of more than before, or of nodes that are new to them."""
-        while self._interest.untold:
-            peer = next(iter(self._interest.untold))
-            del self._interest.untold[peer]
+        while self._concern.untold:
+            peer, before = self._concern.untold.popitem()
             for source in (self._self_info.id, *peer.told):
-                self._tell_subscribes(peer, source)
-        while self._interest.nearer:
-            peer, nodes = self._interest.nearer.popitem()
+                self._tell_subscribes(peer, source, before)
+        while self._concern.nearer:
+            peer, nodes = self._concern.nearer.popitem()
             if peer.control is not None:
                 self._links.page(peer.control, "near", self._near_of(peer, nodes), soon=True)
         met, self._met = self._met, {}
@@ -334,6 +341,9 @@ class Exchange:
                 is_for = is_for and (source == own or peer.knows(source))
                 yield self._adv_for(peer, info) if info is not None and is_for else None
 
+    def _is_offered(self, peer: Peer, info: SubscribeInfo) -> bool:
+        return peer.node_id in self._concern.offering(info)
+
     def _adv_for(self, peer: Peer, info: SubscribeInfo) -> Message | None:
         may_tell = self._may_speak_of(info.source_node_id)
         may_tell = may_tell and self._scope.may_tell(peer, info, added=True)
@@ -345,7 +355,7 @@ class Exchange:
             return
         for key in self._subscribes.of(source):
             info = self._subscribes.get(source, key)
-            concerned = {} if info is None else self._interest.concerned(info)
+            concerned = {} if info is None else self._concern.concerned(info)
             for node_id in peers if len(peers) < len(concerned) else tuple(concerned):
                 peer = concerned.get(node_id)
                 if info is not None and peer is not None and node_id in peers:

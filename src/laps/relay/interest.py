@@ -1,33 +1,39 @@
-"""Who hears of which subscribes: control servers hold all, and tell each node what concerns it.
+"""Which subscribes a relay asks its peers for: control servers tell each node what concerns it.
 
 As a route reflector of BGP sends each router the routes that it asks for, a control server tells
 an Edge the subscribes to what the Edge announces, and no others; so does each of its peers. The
-subscribes of its own clients an Edge tells the servers, and those of others it passes on to nobody.
+subscribes of its own clients an Edge tells the servers that share them, and those of others it
+passes on to nobody.
 
 It can only be so where nobody needs it for passing on. So a relay is *served* while all of this
 holds, and otherwise exchanges everything with everybody, as the document says:
 
     it has a control session with a server, at least one
-    its servers exchange subscribes, as far as it hears, each with each, by others or at once
+    its servers exchange subscribes, as far as it hears, each with each or by others of them
+    every server that it has heard of is one of them, or exchanges subscribes with one of them
     each other control peer of it is served by one of them too
 
-What is said of it, SUBSCRIBE_INTEREST, is said again whenever it changes. A relay that is served
-announces on each control link what its publishers offer, as a Stub does to its Edge.
+A server asks for its share, and announces to each other one what those of its peers announce that
+have no session with that one. It asks for everything while it has peers that hear everything, or
+while two of its servers have no session with each other.
+
+What is asked for, SUBSCRIBE_INTEREST, is said again whenever it changes. Who asks for what is
+offered announces it on the same link, as a Stub does to its Edge.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from itertools import chain
+from math import inf
 from typing import TYPE_CHECKING, Final
 
-from laps.errors import InvalidEncoding
-from laps.infobase.announces import Announces
+from laps.relay.concern import Concern
 from laps.relay.roles import Role
-from laps.types import AnnounceInfo, hash_bytes, hash_track
+from laps.relay.servers import are_all_joined, are_joined, responsible
 from laps.wire.interest import MAX_SERVERS, SubscribeInterest, Wants
 from laps.wire.peering import AnnounceInfoAdv, AnnounceInfoWd
-from laps.wire.subscribe import decode_track_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,7 +41,7 @@ if TYPE_CHECKING:
     from laps.infobase.subscribes import Subscribes
     from laps.relay.peers import Links, Peer, PeerLink
     from laps.tracks.tracks import Tracks
-    from laps.types import NodeId, SubscribeInfo, TrackKey
+    from laps.types import AnnounceInfo, NodeId, SubscribeInfo, TrackKey
     from laps.wire.peering import Message
 
 # A server that is restarted is back in this time; who would not wait for it hears everything.
@@ -46,21 +52,22 @@ AGAIN_S: Final = 10.0
 
 
 class Interest:
-    """Which subscribes one relay wants to hear of, and its peers from it."""
+    """Which subscribes one relay wants to hear of."""
 
     def __init__(
         self, self_id: NodeId, role: Role, links: Links, subscribes: Subscribes, tracks: Tracks
     ) -> None:
+        self.concern = Concern(links, subscribes, tracks)
         self.is_served = False
-        "Whether we hear only what concerns us."
+        "Whether we hear only what concerns us, and pass nothing on."
+        self.shares = False
+        "Whether we are a control server, and hear only our share."
         self.near: tuple[NodeId, ...] = ()
         "Nodes whose subscribes concern us as well, to the tracks that are wanted here."
         self.known_servers: tuple[NodeId, ...] = ()
         "The control servers that anybody has named."
-        self.untold: dict[Peer, None] = {}
-        "Peers that are to be told everything, from now on."
-        self.nearer: dict[Peer, tuple[NodeId, ...]] = {}
-        "Peers that have named more nodes as near, until they are told of their subscribes."
+        self.unwanted: deque[Iterator[tuple[NodeId, TrackKey] | None]] = deque()
+        "Subscribes that do not concern us any more, to be forgotten; None for each that does."
         self._self_id = self_id
         self._serves = role is Role.CONTROL
         self._is_stub = role is Role.STUB
@@ -69,16 +76,10 @@ class Interest:
         self._tracks = tracks
         self._said: dict[NodeId, tuple[PeerLink, SubscribeInterest]] = {}
         "What each peer was told last, and on which link."
-        self._all: dict[NodeId, Peer] = {}
-        "Peers that hear of all subscribes."
-        self._near_of: dict[NodeId, dict[NodeId, None]] = {}
-        "By node: the peers that name it as near."
-        self._offers: Announces[NodeId] = Announces()
-        "What peers announce that hear of nothing else."
-        self._unwanted: deque[Iterator[tuple[NodeId, TrackKey] | None]] = deque()
-        "Subscribes to be looked at, as they may not concern us any more."
+        self._moved: dict[tuple[tuple[int, ...], int], AnnounceInfo] = {}
+        "What peers have begun to offer that lack a server, or offer no more."
         self._turns_at: float | None = None
-        "When we are served no longer, unless that changes."
+        "When we turn from one to the other, unless that changes."
         self._again_at = 0.0
 
     # -- peers -------------------------------------------------------------------------------------
@@ -92,7 +93,7 @@ class Interest:
             self._take(peer)
             self._say(peer)
         else:
-            self._all[peer.node_id] = peer
+            self.concern.add_plain(peer)
         self._review(now)
 
     def left(self, peer: Peer, now: float) -> None:
@@ -102,12 +103,20 @@ class Interest:
 
     def _forget(self, peer: Peer) -> None:
         self._said.pop(peer.node_id, None)
-        self._all.pop(peer.node_id, None)
-        self.untold.pop(peer, None)
-        self._set_near(peer, ())
-        self._offers.drop_origin(peer.node_id)
-        peer.unmatched.clear()
-        peer.interest = None
+        self._offers_moved(self.concern.offers.of(peer.node_id))
+        self.concern.forget(peer)
+
+    def announced(self, peer: Peer, info: AnnounceInfo, *, added: bool) -> bool:
+        """A peer offers something, or no longer does; whether that has a place here."""
+        if not self.concern.announced(peer, info, added=added):
+            return False
+        if self._lacks(peer.node_id):
+            self._offers_moved((info,))
+        return True
+
+    def _offers_moved(self, infos: Iterable[AnnounceInfo]) -> None:
+        if self.shares:
+            self._moved |= {(it.namespace_hashes, it.name_hash): it for it in infos}
 
     def heard(
         self, peer_link: PeerLink, peer: Peer, message: SubscribeInterest, now: float
@@ -129,125 +138,50 @@ class Interest:
         said = next((it.interest for it in reversed(links) if it.interest is not None), None)
         if said is None or said is peer.interest:
             return
-        before = Wants.LATER if peer.interest is None else peer.interest.wants
-        peer.interest = said
-        if said.wants is not Wants.OFFERED:
-            self._offers.drop_origin(peer.node_id)
-            peer.unmatched.clear()
-        if said.wants is not Wants.ALL:
-            self._all.pop(peer.node_id, None)
-            self.untold.pop(peer, None)
-        elif before is not Wants.ALL:
-            self._all[peer.node_id] = peer
-            self.untold[peer] = None
-        self._set_near(peer, said.near if said.wants is Wants.OFFERED else ())
-
-    def announced(self, peer: Peer, info: AnnounceInfo, *, added: bool) -> bool:
-        """A peer that is served offers something, or no longer does; whether that has a place."""
-        if info.source_node_id != peer.node_id or not self.hears_some(peer):
-            return False
-        names = info.namespace_hashes, info.name_hash
-        if not added:
-            self._offers.withdraw(peer.node_id, info)
-            peer.unmatched.pop(names, None)
-        elif self._offers.add(peer.node_id, info) is not None:
-            peer.unmatched[names] = info
-        return True
-
-    def count(self, node_id: NodeId) -> int:
-        """How much a peer announces."""
-        return self._offers.count(node_id)
-
-    def _set_near(self, peer: Peer, near: tuple[NodeId, ...]) -> None:
-        self.nearer.pop(peer, None)
-        if new := set(near).difference(peer.near):
-            self.nearer[peer] = tuple(sorted(new))
-        for node_id in peer.near:
-            of = self._near_of.get(node_id, {})
-            of.pop(peer.node_id, None)
-            if not of:
-                self._near_of.pop(node_id, None)
-        for node_id in near:
-            self._near_of.setdefault(node_id, {})[peer.node_id] = None
-        peer.near = near
-
-    # -- what peers hear ---------------------------------------------------------------------------
-
-    def hears_all(self, peer: Peer) -> bool:
-        """Whether a peer is told of every subscribe."""
-        return peer.node_id in self._all
-
-    def hears_some(self, peer: Peer) -> bool:
-        """Whether a peer is told of what concerns it."""
-        return peer.interest is not None and peer.interest.wants is Wants.OFFERED
-
-    def concerned(self, info: SubscribeInfo) -> dict[NodeId, Peer]:
-        """The peers that a subscribe concerns, or its end; its source is none of them."""
-        found, peers = dict(self._all), self._links.peers
-        if len(self._offers):
-            found |= {it: peers[it] for it in self._offering(info)}
-        for node_id in self._near_of.get(info.source_node_id, ()):
-            if self._subscribes.holds(node_id, info.track_hash.full_name_hash):
-                found[node_id] = peers[node_id]
-        found.pop(info.source_node_id, None)
-        return found
-
-    def matching(self, peer: Peer) -> Iterator[tuple[NodeId, TrackKey]]:
-        """What is wanted of that which a peer has announced lately, as long as it does so."""
-        while peer.unmatched:
-            names = next(iter(peer.unmatched))
-            announce = peer.unmatched.pop(names)
-            for key in self._tracks.matching(announce, None):
-                for source in self._subscribes.sources(key):
-                    yield source, key
-
-    def still_offers(self, peer: Peer, info: SubscribeInfo) -> bool:
-        """Whether a subscribe is to something that a peer announces."""
-        return peer.node_id in self._offering(info)
-
-    def of_near(self, info: SubscribeInfo) -> Iterator[SubscribeInfo]:
-        """The subscribes of nodes near the source of one, to the same track."""
-        peer = self._links.peers.get(info.source_node_id)
-        for node_id in () if peer is None else peer.near:
-            held = self._subscribes.get(node_id, info.track_hash.full_name_hash)
-            if held is not None:
-                yield held
-
-    def _offering(self, info: SubscribeInfo) -> list[NodeId]:
-        parts = self._parts(info)
-        return [] if parts is None else self._offers.match(parts, info.track_hash.name_hash)
-
-    def _parts(self, info: SubscribeInfo) -> tuple[int, ...] | None:
-        """The hashes of the parts of a namespace; None where the SUBSCRIBE does not fit them."""
-        parts = self._tracks.names.parts(info.track_hash.namespace_hash)
-        if parts is not None:
-            return parts
-        try:
-            name = decode_track_name(bytes(info.subscribe_data))
-        except InvalidEncoding:
-            return None
-        fits = hash_track(name) == info.track_hash
-        return tuple(map(hash_bytes, name.namespace)) if fits else None
+        before, peer.interest = peer.interest, said
+        self.concern.take(peer)
+        if self.shares and before is not None and before.servers != said.servers:
+            held = ((peer.node_id, key) for key in self._subscribes.of(peer.node_id))
+            self.unwanted.append(self._of_no_concern(held))
+            self._offers_moved(self.concern.offers.of(peer.node_id))
 
     # -- what we hear ------------------------------------------------------------------------------
 
     def concerns_us(self, info: SubscribeInfo) -> bool:
         """Whether we want to hear of a subscribe of another node."""
+        if not (self.is_served or self.shares):
+            return True
+        if self.is_said_by_source(info):
+            return True
+        if self.shares:
+            return self._is_for_others(info)
+        key = info.track_hash.full_name_hash
+        return info.source_node_id in self.near and self._subscribes.holds(self._self_id, key)
+
+    def is_said_by_source(self, info: SubscribeInfo) -> bool:
+        """Whether the source of a subscribe says it to us itself, if it is a peer."""
+        if self.shares:
+            key, peer = info.track_hash.full_name_hash, self._links.peers.get(info.source_node_id)
+            it = None if peer is None else peer.interest
+            return it is not None and self._self_id in responsible(key, it.servers)
         if not self.is_served:
             return True
-        key = info.track_hash.full_name_hash
-        if info.source_node_id in self.near and self._subscribes.holds(self._self_id, key):
-            return True
-        parts = self._parts(info)
-        name_hash = info.track_hash.name_hash
-        return parts is not None and bool(self._tracks.announces.match(parts, name_hash))
+        parts = self.concern.parts(info)
+        offered, name_hash = self._tracks.announces, info.track_hash.name_hash
+        return parts is not None and bool(offered.match(parts, name_hash))
 
-    @property
-    def servers(self) -> tuple[NodeId, ...]:
-        """The control servers that we have a control session with."""
-        peers = self._links.peers.values()
-        found = (it.node_id for it in peers if it.interest is not None and it.interest.serves)
-        return tuple(sorted(found))[:MAX_SERVERS]
+    def _is_for_others(self, info: SubscribeInfo) -> bool:
+        """Whether a peer offers what is wanted that has no session with another server."""
+        return any(self._lacks(it) for it in self.concern.offering(info))
+
+    def _lacks(self, node_id: NodeId) -> bool:
+        return any(self._is_lacked_by(node_id, it) for it in self.concern.servers)
+
+    def _is_lacked_by(self, node_id: NodeId, server: NodeId) -> bool:
+        """Whether a peer that is no server has no session with a server."""
+        peer = self._links.peers.get(node_id)
+        it = None if peer is None else peer.interest
+        return it is not None and not it.serves and server not in it.servers
 
     def to_dial(self) -> Iterator[NodeId]:
         """Control servers that we want a session with, or go on having one with."""
@@ -266,44 +200,56 @@ class Interest:
             return
         self.near = found
         gone = [(it, key) for it in before if it not in found for key in self._subscribes.of(it)]
-        self._unwanted.append(self._of_no_concern(iter(gone)))
+        self.unwanted.append(self._of_no_concern(iter(gone)))
         self._review(now)
 
     def unsubscribed(self, key: TrackKey) -> None:
         """A track is wanted here no longer: nodes near us that want it may not concern us."""
         if self.near and self.is_served:
             held = [(it, key) for it in self._subscribes.sources(key)]
-            self._unwanted.append(self._of_no_concern(iter(held)))
+            self.unwanted.append(self._of_no_concern(iter(held)))
 
     # -- whether we are served ---------------------------------------------------------------------
 
     def _review(self, now: float) -> None:
-        servers = self.servers
-        lists = (it.interest.servers for it in self._links.peers.values() if it.interest)
-        named = set(servers).union(*lists) - {self._self_id}
-        self.known_servers = () if self._is_stub else tuple(sorted(named)[:MAX_SERVERS])
-        if self._may_be_served(servers) is self.is_served:
+        peers = [it for it in self._links.peers.values() if it.interest is not None]
+        lists = {it.node_id: it.interest.servers for it in peers if it.interest is not None}
+        serving = [it.node_id for it in peers if it.interest is not None and it.interest.serves]
+        servers = tuple(sorted(serving)[:MAX_SERVERS])
+        if servers != self.concern.servers:
+            self.concern.share_anew(servers)
+        known = set(servers).union(*lists.values()) - {self._self_id}
+        self.known_servers = () if self._is_stub else tuple(sorted(known)[:MAX_SERVERS])
+        is_served = self._may_be_served(servers, lists)
+        shares = self._serves and not self.concern.has_to_pass_on and are_all_joined(servers, lists)
+        if (is_served, shares) == (self.is_served, self.shares):
             self._turns_at = None
-        elif self.is_served:
-            self._turns_at = now + GRACE_S if self._turns_at is None else self._turns_at
+        elif self.is_served or self.shares:
+            # What a plain peer says it says once.
+            wait_s = 0.0 if self.concern.has_plain else GRACE_S
+            self._turns_at = min(now + wait_s, inf if self._turns_at is None else self._turns_at)
         else:
             self._turns_at = max(now, self._again_at)
         if self._turns_at is not None and self._turns_at <= now:
-            self._turn(now)
+            self._turn(is_served, shares, now)
         for peer in list(self._links.peers.values()):
-            self._say(peer, servers)
+            self._say(peer)
 
-    def _turn(self, now: float) -> None:
+    def _turn(self, is_served: bool, shares: bool, now: float) -> None:
         self._turns_at = None
-        self.is_served = not self.is_served
-        if self.is_served:
-            self._unwanted.append(self._of_no_concern(self._subscribes.keys()))
+        self.is_served, self.shares = is_served, shares
+        if is_served or shares:
+            self.unwanted.append(self._of_no_concern(self._subscribes.keys()))
             return
         self._again_at = now + AGAIN_S
         # They were told of others' subscribes by servers.
-        self.untold |= dict.fromkeys(self._all.values())
+        for peer in self._links.peers.values():
+            if self.concern.hears_all(peer):
+                self.concern.untold[peer] = ()
 
-    def _may_be_served(self, servers: tuple[NodeId, ...]) -> bool:
+    def _may_be_served(
+        self, servers: tuple[NodeId, ...], lists: dict[NodeId, tuple[NodeId, ...]]
+    ) -> bool:
         if self._serves or self._is_stub or not servers:
             return False
         for peer in self._links.peers.values():
@@ -315,35 +261,25 @@ class Interest:
             # Who has not said it yet is about to, and until then passes nothing on by us.
             if it is not None and not it.serves and not set(it.servers).intersection(servers):
                 return False
-        return self._is_one(servers)
-
-    def _is_one(self, servers: tuple[NodeId, ...]) -> bool:
-        """Whether servers exchange subscribes, each with each or by others of them."""
-        ways: dict[NodeId, set[NodeId]] = {it: set() for it in servers}
-        for node_id in servers:
-            it = self._links.peers[node_id].interest
-            for other in () if it is None else it.servers:
-                if other in ways:
-                    ways[node_id].add(other)
-                    ways[other].add(node_id)
-        seen, queue = {servers[0]}, [servers[0]]
-        while queue:
-            queue += (new := ways[queue.pop()] - seen)
-            seen |= new
-        return len(seen) == len(servers)
+        reached = set(servers).union(*(lists[it] for it in servers))
+        return reached.issuperset(self.known_servers) and are_joined(servers, lists)
 
     # -- what we say -------------------------------------------------------------------------------
 
-    def _say(self, peer: Peer, servers: tuple[NodeId, ...] | None = None) -> None:
+    def _wants(self, peer: Peer) -> Wants:
+        if peer.interest is None:
+            return Wants.LATER
+        if self.shares and not peer.interest.serves:
+            return Wants.SHARE
+        return Wants.OFFERED if self.shares or self.is_served else Wants.ALL
+
+    def _say(self, peer: Peer) -> None:
         control = peer.control
         if self._is_stub or peer.is_stub or control is None or not control.link.extended:
             return
-        wants = Wants.OFFERED if self.is_served else Wants.ALL
-        if peer.interest is None:
-            wants = Wants.LATER
+        wants = self._wants(peer)
         near = self.near if wants is Wants.OFFERED else ()
-        servers = self.servers if servers is None else servers
-        message = SubscribeInterest(wants, self._serves, servers, near)
+        message = SubscribeInterest(wants, self._serves, self.concern.servers, near)
         link, said = self._said.get(peer.node_id, (None, None))
         if link is control and said == message:
             return
@@ -351,29 +287,35 @@ class Interest:
         self._links.send_on(control, message)
         before = Wants.LATER if said is None or link is not control else said.wants
         if wants is Wants.OFFERED and before is not wants:
-            self._links.page(control, "offers", self._own_offers(), soon=True)
+            self._links.page(control, "offers", self._offers_for(peer.node_id), soon=True)
 
-    def _own_offers(self) -> Iterator[Message]:
-        announces = self._tracks.announces
-        for info in announces.names():
-            if announces.is_offered(info):  # still, after a wait for room
+    def _offers_for(self, node_id: NodeId) -> Iterator[Message]:
+        """What we announce to a peer: what is offered here, and by peers that it has none of."""
+        for info in chain(self._tracks.announces.names(), self.concern.offers.names()):
+            if self._announces(node_id, info):  # still, after a wait for room
                 yield AnnounceInfoAdv(replace(info, source_node_id=self._self_id))
 
+    def _announces(self, node_id: NodeId, info: AnnounceInfo) -> bool:
+        if self._tracks.announces.is_offered(info):
+            return True
+        offering = self.concern.offers.offering(info) if self.shares else ()
+        return any(self._is_lacked_by(it, node_id) for it in offering)
+
     def _tell_offers(self, moved: Iterable[AnnounceInfo]) -> None:
-        """Our publishers offer something, or no longer do."""
-        announces = self._tracks.announces
-        for info in moved if self.is_served else ():
-            own = replace(info, source_node_id=self._self_id)
-            added = announces.is_offered(info)
-            message = AnnounceInfoAdv(own) if added else AnnounceInfoWd(own)
-            key = "offer", info.namespace_hashes, info.name_hash
-            for link, said in list(self._said.values()):
-                if said.wants is not Wants.OFFERED:
-                    continue
-                if not self._links.say(link, key, message, "offers" if added else None):
-                    self._links.page(link, "offers", self._own_offers())
-            if not added:
-                self._unwanted.append(self._of_no_concern(self._wanted_of(info)))
+        """Somebody offers something, or no longer does."""
+        for info in moved if self.is_served or self.shares else ():
+            for node_id, (link, said) in list(self._said.items()):
+                if said.wants is Wants.OFFERED:
+                    self._tell_offer(node_id, link, info)
+            self.unwanted.append(self._of_no_concern(self._wanted_of(info)))
+
+    def _tell_offer(self, node_id: NodeId, link: PeerLink, info: AnnounceInfo) -> None:
+        own = replace(info, source_node_id=self._self_id)
+        added = self._announces(node_id, info)
+        message = AnnounceInfoAdv(own) if added else AnnounceInfoWd(own)
+        key = "offer", info.namespace_hashes, info.name_hash
+        if not self._links.say(link, key, message, "offers" if added else None):
+            self._links.page(link, "offers", self._offers_for(node_id))
 
     # -- what is not for us any more ---------------------------------------------------------------
 
@@ -389,11 +331,6 @@ class Interest:
             info = None if source == self._self_id else self._subscribes.get(source, key)
             yield None if info is None or self.concerns_us(info) else (source, key)
 
-    @property
-    def unwanted(self) -> deque[Iterator[tuple[NodeId, TrackKey] | None]]:
-        """Subscribes that do not concern us any more, to be forgotten."""
-        return self._unwanted
-
     # -- time --------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
@@ -402,7 +339,10 @@ class Interest:
             self._review(now)
         if self._tracks.announces.moved:
             self._tell_offers(self._tracks.announces.take_moved())
+        if self._moved:
+            moved, self._moved = self._moved, {}
+            self._tell_offers(moved.values())
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
-        return 0.0 if self._tracks.announces.moved else self._turns_at
+        return 0.0 if self._moved or self._tracks.announces.moved else self._turns_at

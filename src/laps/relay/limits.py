@@ -76,7 +76,7 @@ class Limits:
                 count = self._tracks.announces.count(stub) + 1
                 self._require(peer, count, limits.announces, "announces")
             case AnnounceInfoAdv():
-                count = self._interest.count(peer.node_id) + 1
+                count = self._interest.concern.offers.count(peer.node_id) + 1
                 self._require(peer, count, limits.namespaces, "namespaces")
 
     def _count_subscribes(self, peer_link: PeerLink, stub: StubClient | None) -> int:

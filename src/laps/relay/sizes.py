@@ -38,10 +38,11 @@ ROOMS: Final = ("laps.edge.", "laps.relay.", "laps.tracks.", "laps.routing.", "l
 # An entry or more for each link, peer or node that is there.
 OF_PEERS: Final = frozenset(
     {
+        "Concern._all",
+        "Concern._near_of",
+        "Concern._sharing",
         "Exchange._made",
         "Extensions._lost",
-        "Interest._all",
-        "Interest._near_of",
         "Interest._said",
         "Links.links",
         "Links.peer_links",

@@ -103,7 +103,7 @@ class SubscribeExchange:
         "Until when what nodes want is kept that nobody has told us of; the first is the next due."
         self._reviews: deque[Iterator[TrackKey | None]] = deque()
         "Tracks whose publishers came or left, to be reviewed."
-        self._confirming = Confirming(settings.confirm_s, subscribes, links, timers)
+        self._confirming = Confirming(settings.confirm_s, subscribes, links, interest, timers)
         self._known: deque[Iterator[tuple[Track, Client, NodeId] | None]] = deque()
         "What nodes want that were told of after their subscribes."
 
@@ -305,11 +305,15 @@ class SubscribeExchange:
 
     def _is_no_concern(self, info: SubscribeInfo, *, added: bool) -> bool:
         """Whether it is no concern of ours: it was on its way when we said so."""
-        if not self._interest.is_served:
+        served, shares = self._interest.is_served, self._interest.shares
+        if not (served or shares):
             return False
-        if added:
-            return not self._interest.concerns_us(info)
-        return not self._subscribes.holds(info.source_node_id, info.track_hash.full_name_hash)
+        # A server that was told of its end alone has those hear of it that were told by another.
+        if not added and self._subscribes.holds(
+            info.source_node_id, info.track_hash.full_name_hash
+        ):
+            return False
+        return (served and not added) or not self._interest.concerns_us(info)
 
     def _hear_more(self, now: float) -> None:
         """Policy lets us hear what it kept from us, or Stubs have what it kept from them."""

@@ -224,8 +224,14 @@ def check_subscribes(network: Network) -> list[str]:
             for track, info in tracks.items()
             if source == node.node_id or relay.interest.concerns_us(info)
         }
+        # A server may be told more by others, for peers that have no session with those.
+        needed = {
+            (source, track)
+            for source, track in expected
+            if not relay.interest.shares or relay.interest.is_said_by_source(said[source][track])
+        }
         known = {(info.source_node_id, info.track_hash.full_name_hash) for info in relay.subscribes}
-        for source, track in sorted(expected - known):
+        for source, track in sorted(needed - known):
             found.append(f"{node.name} misses the subscribe {format_node_id(source)} {track:016x}")
         for source, track in sorted(known - expected):
             found.append(f"{node.name} keeps the subscribe {format_node_id(source)} {track:016x}")

@@ -26,6 +26,8 @@ class Wants(IntEnum):
     "Those of tracks that it announces on this link, and of nodes near it."
     LATER = 2
     "It does not know yet, and says so in a moment: until then none."
+    SHARE = 3
+    "Those that it is responsible for among the servers that the receiver has named."
 
 
 class SubscribeInterest(Message, frozen=True):
