@@ -782,8 +782,9 @@ def _probe_settings(config: Config) -> ProbeSettings:
 
 
 def _demand_settings(config: Config) -> DemandSettings:
-    demand = config.demand
-    return DemandSettings(demand.sessions, demand.least, demand.idle_s)
+    demand, peering = config.demand, config.peering
+    dialled = frozenset(map(str, (*peering.peers, *peering.control, *peering.data)))
+    return DemandSettings(demand.sessions, demand.least, demand.idle_s, dialled)
 
 
 def _moving_settings(config: Config) -> MovingSettings:

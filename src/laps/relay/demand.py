@@ -183,10 +183,10 @@ class Demand:
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
-        has_begun = len(self.sessions) or self._named or len(self._rates)
-        if self._is_edge and (has_begun or len(self._fib)):
+        has_begun = self._named or len(self._rates) or len(self._fib)
+        if (self._is_edge and has_begun) or len(self.sessions) or self._successors:
             return self._due_at
-        return self._due_at if self._successors or self._interest.known_servers else None
+        return self._due_at if self._interest.known_servers else None
 
     def _act(self, found: Round, now: float) -> None:
         self._aggregating.end()
@@ -217,9 +217,10 @@ class Demand:
             info = self._nodes.info(node_id)
             if info is None or not info.contact or self._prospects.is_configured(node_id):
                 continue
-            if self._policy.may_peer(node_id):
-                why, mode = "it is a control server", PeerMode.CONTROL
-                yield Need(info.contact, node_id, why, SERVER, mode, at_once=True)
+            if info.contact not in self._settings.dialled and self._policy.may_peer(node_id):
+                yield Need(
+                    info.contact, node_id, "it is a control server", SERVER, PeerMode.CONTROL
+                )
 
     def _is_enough(self, need: Need) -> bool:
         return need.gain >= self._settings.least

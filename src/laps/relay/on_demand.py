@@ -319,7 +319,7 @@ class OnDemand:
         match session.state:
             case State.WAITING if session.again_at <= now:
                 session.state = State.READY
-            case State.READY if session.again_at + AGAIN_MOST_S < now:
+            case State.READY if now > session.again_at + self._remembered_s(session):
                 del self._sessions[session.need.contact]
             case State.DIALLING if unneeded_s > HOLD_S:
                 self._end(session, "not needed any more", now)
@@ -336,6 +336,11 @@ class OnDemand:
                     self._end(session, f"quiet for {self._settings.idle_s:g} s", now)
             case _:
                 pass
+
+    def _remembered_s(self, session: Session) -> float:
+        """How long it counts that a peer was dialled in vain."""
+        is_server = session.need.mode is PeerMode.CONTROL
+        return AGAIN_SERVER_S if is_server else AGAIN_MOST_S
 
     def _is_used(self, session: Session) -> bool:
         """Whether data goes or comes that way."""

@@ -43,6 +43,8 @@ class DemandSettings:
     "Peers are dialled that help so many subscribers' relays, each counted for each track."
     idle_s: float = 30.0
     "A session that is not needed any more is closed after so long without data."
+    dialled: frozenset[str] = frozenset()
+    "The contacts that the shell dials in any case."
 
 
 @dataclass(frozen=True, slots=True)

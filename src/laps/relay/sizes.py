@@ -50,6 +50,8 @@ OF_PEERS: Final = frozenset(
         "Nodes._best",
         "Nodes._paths",
         "Nodes._sessions",
+        "OnDemand._sessions",
+        "OnDemand._wanted",
         "Peer.links",
         "Peer.told",
         "PeerLink.heard",

@@ -30,6 +30,11 @@ class Dialler:
         self._wait_s = REDIAL_FIRST_S
 
     @property
+    def contact(self) -> str:
+        """Who is dialled, as its own advertisement names it."""
+        return self._hosts[1 - self._side].name
+
+    @property
     def is_due(self) -> bool:
         """Whether there ought to be a connection, and is none."""
         up = all(host.is_up for host in self._hosts)

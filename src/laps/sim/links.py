@@ -70,6 +70,10 @@ class Host(Protocol):
     "Whether its process stands still: it neither reads nor sends, and no time passes for it."
 
     @property
+    def name(self) -> str:
+        """As others dial it."""
+
+    @property
     def is_up(self) -> bool:
         """Whether anybody answers there."""
 

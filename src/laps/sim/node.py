@@ -145,7 +145,9 @@ class SimNode:
             longitude=self.said[1],
             latitude=self.said[0],
         )
-        self.relay = Relay(info, self.role, self._settings, EPOCH)
+        dialled = frozenset(dialler.contact for dialler in self.diallers)
+        demand = replace(self._settings.demand, dialled=dialled)
+        self.relay = Relay(info, self.role, replace(self._settings, demand=demand), EPOCH)
         self.relay.follow_policy(self.policy, self.now)
         authority = None if self.origins is None else self.origins.authority()
         self.edge = Edge(self.relay, self.edge_settings, authority)

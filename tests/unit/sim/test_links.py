@@ -26,6 +26,7 @@ class Recorder:
 
     clock: Clock
     node_id: NodeId = ONE
+    name: str = "one"
     passed: frozenset[NodeId] = frozenset()
     is_up: bool = True
     is_frozen: bool = False
