@@ -218,9 +218,8 @@ class Demand:
             if info is None or not info.contact or self._prospects.is_configured(node_id):
                 continue
             if info.contact not in self._settings.dialled and self._policy.may_peer(node_id):
-                yield Need(
-                    info.contact, node_id, "it is a control server", SERVER, PeerMode.CONTROL
-                )
+                why, mode = "it is a control server", PeerMode.CONTROL
+                yield Need(info.contact, node_id, why, SERVER, mode, at_once=True)
 
     def _is_enough(self, need: Need) -> bool:
         return need.gain >= self._settings.least

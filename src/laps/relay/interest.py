@@ -55,8 +55,16 @@ class Interest:
     """Which subscribes one relay wants to hear of."""
 
     def __init__(
-        self, self_id: NodeId, role: Role, links: Links, subscribes: Subscribes, tracks: Tracks
+        self,
+        self_id: NodeId,
+        role: Role,
+        links: Links,
+        subscribes: Subscribes,
+        tracks: Tracks,
+        *,
+        reflects: bool = False,
     ) -> None:
+        """`reflects`: an operator says that we keep all subscribes and pass them on."""
         self.concern = Concern(links, subscribes, tracks)
         self.is_served = False
         "Whether we hear only what concerns us, and pass nothing on."
@@ -70,6 +78,7 @@ class Interest:
         "Subscribes that do not concern us any more, to be forgotten; None for each that does."
         self._self_id = self_id
         self._serves = role is Role.CONTROL
+        self._reflects = reflects
         self._is_stub = role is Role.STUB
         self._links = links
         self._subscribes = subscribes
@@ -250,7 +259,7 @@ class Interest:
     def _may_be_served(
         self, servers: tuple[NodeId, ...], lists: dict[NodeId, tuple[NodeId, ...]]
     ) -> bool:
-        if self._serves or self._is_stub or not servers:
+        if self._serves or self._reflects or self._is_stub or not servers:
             return False
         for peer in self._links.peers.values():
             if peer.control is None or peer.is_stub:

@@ -122,7 +122,8 @@ class Relay:
         self.extensions = Extensions(self.id, role, *around, *advertised)
         bases = self.nodes, self.subscribes, self.links, self.extensions
         scope, refused = Scope(self.id, self.weighing.policy, self.counters), Refused()
-        self.interest = Interest(self.id, role, self.links, self.subscribes, self.tracks)
+        asking_for = self.links, self.subscribes, self.tracks
+        self.interest = Interest(self.id, role, *asking_for, reflects=settings.reflect)
         telling_of = scope, self.interest
         self._exchange = Exchange(self_info, *bases, *telling_of, settings.node_advertise_s)
         refusing = scope, refused, self.tracks, self.reach, self.journal

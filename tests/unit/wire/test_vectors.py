@@ -247,6 +247,7 @@ SIMPLE: dict[str, Callable[[Meaning], peering.Message]] = {
     "AUTHORIZATION": lambda it: extensions.Authorization(bytes.fromhex(it["token"])),
     "SET_TERMS": set_terms,
     "POLICY_REFUSAL": policy_refusal,
+    "SUBSCRIBE_INTEREST": subscribe_interest,
 }
 
 
@@ -274,14 +275,16 @@ def extension(meaning: Meaning) -> peering.Message:
         case "SET_PRESSED":
             urgency = extensions.Urgency(number(meaning["urgency"]))
             return extensions.SetPressed(SnsId(number(meaning["sns_id"])), urgency)
-        case "SUBSCRIBE_INTEREST":
-            nodes = node_ids(meaning["servers"]), node_ids(meaning["near"])
-            wants = interest.Wants[meaning["wants"]]
-            return interest.SubscribeInterest(wants, bool(number(meaning["serves"])), *nodes)
         case "REPAIR_RESPONSE":
             sent, last_hop = number(meaning["sent"]), parse_node_id(meaning["last_hop"])
             return extensions.RepairResponse(*route(meaning), sent, last_hop)
     raise AssertionError(f"no such message: {meaning['message']}")
+
+
+def subscribe_interest(meaning: Meaning) -> interest.SubscribeInterest:
+    nodes = node_ids(meaning["servers"]), node_ids(meaning["near"])
+    wants = interest.Wants[meaning["wants"]]
+    return interest.SubscribeInterest(wants, bool(number(meaning["serves"])), *nodes)
 
 
 def relayed(meaning: Meaning) -> tuple[int, NodeId, NodeId, int, bytes]:
