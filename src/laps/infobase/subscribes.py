@@ -28,17 +28,17 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from struct import Struct
 from typing import TYPE_CHECKING, Final
 
+from laps.infobase.records import Records, sequence_of
 from laps.infobase.sequences import SequenceCounters, Sequences
-from laps.tables import PART, Table
-from laps.types import SubscribeInfo, TrackHash, sequence_newer
+from laps.packed import Packed, PackedSets
+from laps.types import NodeId, TrackKey, sequence_newer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
-    from laps.types import NodeId, TrackKey
+    from laps.types import SubscribeInfo, TrackHash
 
 # A word is on its way no longer than a peer may be silent, 30 s, before its session is given up
 # and with it what was under way. Twice that, for one that was held up at two relays.
@@ -51,8 +51,6 @@ MAX_WITHDRAWN: Final = 500_000
 # end, seconds, and not that of a relay that keeps subscribes and would resurrect one.
 SEEN_RETENTION_S: Final = 30.0
 MAX_SEEN: Final = 200_000
-
-_RECORD: Final = Struct(">HQQ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +69,15 @@ class Subscribes:
 
     def __init__(self) -> None:
         self.counters = SequenceCounters()
-        self._records: dict[NodeId, Table[TrackKey, bytes]] = {}
-        self._sources: Table[TrackKey, NodeId | set[NodeId]] = Table()
-        self._node_ids: dict[NodeId, NodeId] = {}
-        "One number object for each source, whichever message it came in."
+        self._made = Records()
+        self._records: dict[NodeId, Packed] = {}
+        self._sources = PackedSets()
+        "By track, those that are being purged too."
+        self._namespaces = PackedSets()
+        "The tracks of each."
         self._withdrawn: Sequences[TrackKey] = Sequences(RETENTION_S, MAX_WITHDRAWN, self.counters)
         self._count = 0
-        self._namespaces: Table[int, TrackKey | dict[TrackKey, None] | Table[TrackKey, None]]
-        self._namespaces = Table()
-        self._purging: deque[tuple[NodeId, Table[TrackKey, bytes]]] = deque()
+        self._purging: deque[tuple[NodeId, Packed]] = deque()
         "What nodes wanted that are gone, as far as the indexes still have it."
 
     # -- what is said ----------------------------------------------------------------------------
@@ -91,7 +89,7 @@ class Subscribes:
         self._withdrawn.expire(now)
         records = self._records.get(source)
         record = records.get(track) if records else None
-        held = _sequence(record) if record else self._withdrawn.get(source, track)
+        held = sequence_of(record) if record else self._withdrawn.get(source, track)
         # A node that is restarted within a second begins with the number it took leave with: of
         # the two words the advertisement is the later one.
         again = record is None and info.sequence == held
@@ -99,16 +97,15 @@ class Subscribes:
             self.counters.duplicates += 1
             return None
         if records is None:
-            source = self._node_ids.setdefault(source, source)
-            records = self._records[source] = Table()
-        head = _RECORD.pack(info.sequence, hashes.namespace_hash, hashes.name_hash)
-        records[track] = head + info.subscribe_data
+            records = self._records[source] = Packed()
+        records[track] = self._made.pack(info)
         if record is not None:
+            self._made.release(record)
             return SubscribeChange(info, added=True, first=False)
         if held is not None:
             self._withdrawn.forget(source, track)
         self._count += 1
-        first = self._index(self._node_ids[source], track, hashes.namespace_hash)
+        first = self._index(source, track, hashes.namespace_hash)
         return SubscribeChange(info, added=True, first=first)
 
     def withdraw(self, info: SubscribeInfo, now: float) -> SubscribeChange | None:
@@ -124,13 +121,15 @@ class Subscribes:
             return None
         self._withdrawn.keep(source, track, info.sequence, now)
         records = self._records.get(source)
-        record = None if records is None else records.pop(track, None)
+        record = None if records is None else records.pop(track)
         if records is None or record is None:
             return SubscribeChange(info, added=False, first=False)
         self._count -= 1
         if not records:
-            del self._records[source], self._node_ids[source]
-        return SubscribeChange(info, added=False, first=self._unindex(source, track, record))
+            del self._records[source]
+        first = self._unindex(source, track, self._made.hashes(track, record).namespace_hash)
+        self._made.release(record)
+        return SubscribeChange(info, added=False, first=first)
 
     def purge_source(self, node_id: NodeId) -> None:
         """A node is gone, and all its subscribes; whatever it says when it is back is taken.
@@ -138,7 +137,6 @@ class Subscribes:
         It may have wanted a million tracks: `purged` tells which they are, some at a time.
         """
         self._withdrawn.forget_source(node_id)
-        self._node_ids.pop(node_id, None)
         if records := self._records.pop(node_id, None):
             self._count -= len(records)
             self._purging.append((node_id, records))
@@ -151,10 +149,13 @@ class Subscribes:
             if not records:
                 self._purging.popleft()
                 continue
-            track, record = records.popitem()
+            key, record = records.popitem()
+            track = TrackKey(key)
             if not self.holds(source, track):
-                self._unindex(source, track, record)
-                found.append((source, _hashes(track, record)))
+                hashes = self._made.hashes(track, record)
+                self._unindex(source, track, hashes.namespace_hash)
+                found.append((source, hashes))
+            self._made.release(record)
         while self._purging and not self._purging[0][1]:
             self._purging.popleft()
         return found
@@ -187,13 +188,13 @@ class Subscribes:
         """The source and the track of every subscribe; the table may change meanwhile."""
         for source in tuple(self._records):
             for track in self._records.get(source, ()):
-                yield source, track
+                yield source, TrackKey(track)
 
     def get(self, source: NodeId, full_name_hash: TrackKey) -> SubscribeInfo | None:
         """The subscribe of a source to a track."""
         records = self._records.get(source)
         record = None if records is None else records.get(full_name_hash)
-        return None if record is None else _unpack(source, full_name_hash, record)
+        return None if record is None else self._made.unpack(source, full_name_hash, record)
 
     def holds(self, source: NodeId, full_name_hash: TrackKey) -> bool:
         """Whether a source wants a track."""
@@ -201,22 +202,22 @@ class Subscribes:
 
     def track_hash(self, full_name_hash: TrackKey) -> TrackHash | None:
         """The hashes of a track that is wanted."""
-        for source in self._wanting(full_name_hash):
-            records = self._records.get(source)
+        for source in self._sources.get(full_name_hash):
+            records = self._records.get(NodeId(source))
             record = None if records is None else records.get(full_name_hash)
             if record is not None:
-                return _hashes(full_name_hash, record)
+                return self._made.hashes(full_name_hash, record)
         return None
 
     def sequence(self, source: NodeId, full_name_hash: TrackKey) -> int | None:
         """The last sequence seen, also of what was withdrawn lately."""
         records = self._records.get(source)
         record = None if records is None else records.get(full_name_hash)
-        return _sequence(record) if record else self._withdrawn.get(source, full_name_hash)
+        return sequence_of(record) if record else self._withdrawn.get(source, full_name_hash)
 
     def sources(self, full_name_hash: TrackKey) -> frozenset[NodeId]:
         """The nodes that want a track."""
-        sources = frozenset(self._wanting(full_name_hash))
+        sources = frozenset(map(NodeId, self._sources.get(full_name_hash)))
         if self._purging:
             sources = frozenset(it for it in sources if self.holds(it, full_name_hash))
         return sources
@@ -227,10 +228,7 @@ class Subscribes:
 
     def in_namespace(self, namespace_hash: int) -> Iterator[TrackKey]:
         """The tracks of a namespace that are wanted; the table may change meanwhile."""
-        tracks = self._namespaces.get(namespace_hash, ())
-        if isinstance(tracks, Table):
-            return iter(tracks)
-        return iter((tracks,) if isinstance(tracks, int) else tuple(tracks))
+        return map(TrackKey, self._namespaces.get(namespace_hash))
 
     def count(self, source: NodeId) -> int:
         """How many tracks a node wants."""
@@ -238,79 +236,36 @@ class Subscribes:
 
     def of(self, source: NodeId) -> Iterator[TrackKey]:
         """The full name hashes of the tracks that a node wants; the table may change meanwhile."""
-        return iter(self._records.get(source, ()))
+        return map(TrackKey, self._records.get(source, ()))
 
     def of_source(self, node_id: NodeId) -> Iterator[SubscribeInfo]:
         """What a node wants; the table may change meanwhile."""
         records = self._records.get(node_id)
         for track, record in () if records is None else records.items():
-            yield _unpack(node_id, track, record)
+            yield self._made.unpack(node_id, TrackKey(track), record)
 
     def tracks(self) -> Iterator[TrackKey]:
         """The full name hash of every track that is wanted now."""
         purging = self.is_purging
-        for track in self._sources:
+        for track in map(TrackKey, self._sources):
             if not purging or self.sources(track):
                 yield track
 
     # -- how it works ----------------------------------------------------------------------------
 
-    def _wanting(self, track: TrackKey) -> Collection[NodeId]:
-        sources = self._sources.get(track, ())
-        return (sources,) if isinstance(sources, int) else sources
-
     def _index(self, source: NodeId, track: TrackKey, namespace_hash: int) -> bool:
         """Whether the track had no source before."""
-        sources = self._sources.get(track)
-        if sources is None:
-            self._sources[track] = source
-            tracks = self._namespaces.get(namespace_hash)
-            if tracks is None:
-                self._namespaces[namespace_hash] = track
-            elif isinstance(tracks, int):
-                self._namespaces[namespace_hash] = {tracks: None, track: None}
-            else:
-                tracks[track] = None
-                if len(tracks) == PART and isinstance(tracks, dict):
-                    self._namespaces[namespace_hash] = Table(tracks)
-        elif not isinstance(sources, int):
-            sources.add(source)
-        elif sources != source:  # or else it is being purged, and back
-            self._sources[track] = {sources, source}
-        return self.sources(track) == {source} if self._purging else sources is None
+        is_new = self._sources.add(track, source)
+        if is_new:
+            self._namespaces.add(namespace_hash, track)
+        return self.sources(track) == {source} if self._purging else is_new
 
-    def _unindex(self, source: NodeId, track: TrackKey, record: bytes) -> bool:
+    def _unindex(self, source: NodeId, track: TrackKey, namespace_hash: int) -> bool:
         """Whether the track has no source any more."""
-        sources = self._sources.get(track)
-        if isinstance(sources, set):
-            sources.discard(source)
-            if len(sources) == 1:
-                self._sources[track] = sources.pop()
-            return bool(self._purging) and not self.sources(track)
-        if sources != source:
-            return False
-        del self._sources[track]
-        namespace_hash = _hashes(track, record).namespace_hash
-        tracks = self._namespaces.get(namespace_hash)
-        if tracks is not None and not isinstance(tracks, int):
-            tracks.pop(track, None)
-        if tracks == track or not tracks:
-            self._namespaces.pop(namespace_hash, None)
-        return True
-
-
-def _sequence(record: bytes) -> int:
-    return record[0] << 8 | record[1]
-
-
-def _hashes(track: TrackKey, record: bytes) -> TrackHash:
-    _, namespace_hash, name_hash = _RECORD.unpack_from(record)
-    return TrackHash(namespace_hash, name_hash, track)
-
-
-def _unpack(source: NodeId, track: TrackKey, record: bytes) -> SubscribeInfo:
-    data = record[_RECORD.size :]
-    return SubscribeInfo(_sequence(record), source, _hashes(track, record), data)
+        if self._sources.discard(track, source):
+            self._namespaces.discard(namespace_hash, track)
+            return True
+        return bool(self._purging) and not self.sources(track)
 
 
 class SeenSubscribes:

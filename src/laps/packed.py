@@ -1,0 +1,372 @@
+"""Tables of tens of millions of short values, at a few bytes more than what is in them.
+
+An entry of a dict takes some 100 bytes beside what it holds: an object for the key, one for the
+value, and a row of the dict. Here some `FULL` entries share one object, a page:
+
+    page    count(1) | key(8) * count | length(1) * count | value * count
+
+A page is an immutable `bytes` that is made anew when it changes: to copy a kilobyte takes a tenth
+of a microsecond. A key belongs to the page that its low bits name, and pages are cut in two one
+after the other as the table grows (linear hashing, as in `laps.tables`):
+
+    pages 0 … n-1        key & mask, or, where there is no such page yet, key & half the mask
+
+Keys are hashes of names, so pages are about equally full. Whoever chooses keys that meet in one
+page gains nothing: what a page has no room for is kept in a dict.
+
+A page is in a dict of 256, by its number: Python's garbage collector looks into lists and not into
+dicts of numbers and bytes, so a table of any size costs it nothing.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from laps.tables import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+# Entries to a page. What a page costs, some 90 bytes, is shared by so many; all of them are copied
+# for one that comes or goes.
+FULL: Final = 24
+
+# What the number before it can say.
+MOST_IN_PAGE: Final = 255
+MOST_BYTES: Final = 255
+
+_BLOCK_BITS: Final = 8
+_IN_BLOCK: Final = (1 << _BLOCK_BITS) - 1
+
+_KEY: Final = Struct("=Q")
+_KEY_AND_LENGTH: Final = Struct("=QB")
+_HEAD: Final = Struct("=BQB")  # with the count
+_ROW: Final = _KEY_AND_LENGTH.size
+
+_ALL: Final = (1 << 64) - 1
+_MIX: Final = 0x9E37_79B9_7F4A_7C15  # 2^64 over the golden ratio, as Knuth has it
+_UNMIX: Final = pow(_MIX, -1, 1 << 64)
+_BYTE: Final = tuple(bytes((number,)) for number in range(256))
+_EMPTY: Final = _BYTE[0]
+
+Row = tuple[int, bytes]
+
+
+class Packed:
+    """A mapping from numbers of 64 bits to at most 255 bytes; in order while it is one page.
+
+    Whoever goes through it may change it meanwhile, as with a `Table`: what is there from the
+    beginning to the end is seen once.
+    """
+
+    __slots__ = ("_blocks", "_count", "_crowded", "_mask", "_pages")
+
+    def __init__(self) -> None:
+        self._blocks: list[dict[int, bytes]] = [{0: _EMPTY}]
+        self._pages = 1
+        self._mask = 0
+        self._count = 0
+        self._crowded: Table[int, bytes] | None = None
+        "What full pages had no room for."
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, key: int) -> bool:
+        number = key & self._mask
+        if number >= self._pages:
+            number = key & self._mask >> 1
+        page = self._blocks[number >> _BLOCK_BITS][number & _IN_BLOCK]
+        at = page.find(_KEY.pack(key), 1, 1 + _ROW * page[0])
+        if at % _ROW != 1 and (at < 0 or (at := _further(page, key)) < 0):
+            return self._crowded is not None and key in self._crowded
+        return True
+
+    def get(self, key: int) -> bytes | None:
+        """The value of a key, or None."""
+        number = key & self._mask
+        if number >= self._pages:
+            number = key & self._mask >> 1
+        page = self._blocks[number >> _BLOCK_BITS][number & _IN_BLOCK]
+        at = page.find(_KEY.pack(key), 1, 1 + _ROW * page[0])
+        if at % _ROW != 1 and (at < 0 or (at := _further(page, key)) < 0):
+            return None if self._crowded is None else self._crowded.get(key)
+        end = len(page) - sum(page[_ROW:at:_ROW])
+        return page[end - page[at + 8] : end]
+
+    def __setitem__(self, key: int, value: bytes) -> None:
+        number = key & self._mask
+        if number >= self._pages:
+            number = key & self._mask >> 1
+        block, slot = self._blocks[number >> _BLOCK_BITS], number & _IN_BLOCK
+        page = block[slot]
+        at = page.find(_KEY.pack(key), 1, 1 + _ROW * page[0])
+        if at % _ROW != 1 and (at < 0 or (at := _further(page, key)) < 0):
+            self._insert(block, slot, key, value)
+            return
+        end = len(page) - sum(page[_ROW:at:_ROW])
+        start = end - page[at + 8]
+        length = _BYTE[len(value)]
+        block[slot] = page[: at + 8] + length + page[at + 9 : start] + value + page[end:]
+
+    def setdefault(self, key: int, value: bytes) -> bytes | None:
+        """The value that a key has; None: it had none, and this is its value now."""
+        number = key & self._mask
+        if number >= self._pages:
+            number = key & self._mask >> 1
+        block, slot = self._blocks[number >> _BLOCK_BITS], number & _IN_BLOCK
+        page = block[slot]
+        at = page.find(_KEY.pack(key), 1, 1 + _ROW * page[0])
+        if at % _ROW != 1 and (at < 0 or (at := _further(page, key)) < 0):
+            if self._crowded is not None and key in self._crowded:
+                return self._crowded[key]
+            self._insert(block, slot, key, value)
+            return None
+        end = len(page) - sum(page[_ROW:at:_ROW])
+        return page[end - page[at + 8] : end]
+
+    def pop(self, key: int) -> bytes | None:
+        """Take a key out; its value, or None."""
+        number = key & self._mask
+        if number >= self._pages:
+            number = key & self._mask >> 1
+        block, slot = self._blocks[number >> _BLOCK_BITS], number & _IN_BLOCK
+        page = block[slot]
+        at = page.find(_KEY.pack(key), 1, 1 + _ROW * page[0])
+        if at % _ROW != 1 and (at < 0 or (at := _further(page, key)) < 0):
+            return self._pop_crowded(key)
+        end = len(page) - sum(page[_ROW:at:_ROW])
+        start = end - page[at + 8]
+        count = _BYTE[page[0] - 1]
+        block[slot] = count + page[1:at] + page[at + _ROW : start] + page[end:]
+        self._shrink()
+        return page[start:end]
+
+    def popitem(self) -> Row:
+        """Take any entry out."""
+        if self._crowded is not None:
+            key, value = self._crowded.popitem()
+            self._crowded = self._crowded or None
+            self._count -= 1
+            return key, value
+        if not self._count:
+            raise KeyError("the table is empty")
+        while not self._page(self._pages - 1)[0]:
+            self._merge()
+        key, value = _rows(self._page(self._pages - 1))[-1]
+        self.pop(key)
+        return key, value
+
+    def __iter__(self) -> Iterator[int]:
+        for key, _ in self.items():
+            yield key
+
+    def items(self) -> Iterator[Row]:
+        """Every key with its value."""
+        crowded = () if self._crowded is None else tuple(self._crowded)
+        pages, mask = self._pages, self._mask
+        for number in range(pages):
+            # Of a page that has been cut in two since the last bit of the mask counts.
+            is_cut = number > mask >> 1 or number + (mask >> 1) + 1 < pages
+            yield from self._alike(number, mask if is_cut else mask >> 1, pages)
+        for key in crowded:
+            if (value := self.get(key)) is not None:
+                yield key, value
+
+    # -- pages -------------------------------------------------------------------------------------
+
+    def _number(self, key: int) -> int:
+        number = key & self._mask
+        return number if number < self._pages else key & self._mask >> 1
+
+    def _page(self, number: int) -> bytes:
+        return self._blocks[number >> _BLOCK_BITS][number & _IN_BLOCK]
+
+    def _put(self, number: int, page: bytes) -> None:
+        self._blocks[number >> _BLOCK_BITS][number & _IN_BLOCK] = page
+
+    def _alike(self, number: int, mask: int, pages: int) -> list[Row]:
+        """The entries of a page as it was cut when there were so many pages."""
+        if pages == self._pages:
+            return _rows(self._page(number))
+        if self._number(number) != number:  # it has been merged into another
+            rows = _rows(self._page(self._number(number)))
+            return [row for row in rows if row[0] & mask == number]
+        found: list[Row] = []
+        for part in range(number, self._pages, mask + 1):
+            found += [row for row in _rows(self._page(part)) if row[0] & mask == number]
+        return found
+
+    def _insert(self, block: dict[int, bytes], slot: int, key: int, value: bytes) -> None:
+        """A key that its page does not have."""
+        page = block[slot]
+        count = page[0]
+        if count == MOST_IN_PAGE or (self._crowded is not None and key in self._crowded):
+            self._crowd(key, value)
+            return
+        block[slot] = _HEAD.pack(count + 1, key, len(value)) + page[1:] + value
+        self._count += 1
+        if self._count > FULL * self._pages:
+            self._split()
+
+    def _split(self) -> None:
+        """One page more: it takes its own from the page that stood for it."""
+        number = self._pages
+        if number > self._mask:
+            self._mask = self._mask << 1 | 1
+        low, bit = number & self._mask >> 1, (self._mask >> 1) + 1
+        rows = _rows(self._page(low))
+        if not number & _IN_BLOCK:
+            self._blocks.append({})
+        self._pages += 1
+        self._put(low, _page_of([row for row in rows if not row[0] & bit]))
+        self._put(number, _page_of([row for row in rows if row[0] & bit]))
+
+    def _shrink(self) -> None:
+        """An entry has gone; few enough are left for one page fewer."""
+        self._count -= 1
+        if self._pages > 1 and self._count < FULL // 4 * self._pages:
+            self._merge()
+
+    def _merge(self) -> None:
+        """One page fewer, if what it has finds room where it came from."""
+        number = self._pages - 1
+        low = number & self._mask >> 1
+        page, last = self._page(low), self._page(number)
+        if page[0] + last[0] > MOST_IN_PAGE:
+            return
+        self._put(low, _page_of(_rows(page) + _rows(last)))
+        block = self._blocks[-1]
+        del block[number & _IN_BLOCK]
+        if not block:
+            self._blocks.pop()
+        self._pages = number
+        if number == (self._mask >> 1) + 1:
+            self._mask >>= 1
+
+    # -- what is in no page ------------------------------------------------------------------------
+
+    def _crowd(self, key: int, value: bytes) -> None:
+        if self._crowded is None:
+            self._crowded = Table()
+        before = len(self._crowded)
+        self._crowded[key] = value
+        self._count += len(self._crowded) - before
+
+    def _pop_crowded(self, key: int) -> bytes | None:
+        if self._crowded is None or (value := self._crowded.pop(key, None)) is None:
+            return None
+        self._crowded = self._crowded or None
+        self._shrink()
+        return value
+
+
+def _further(page: bytes, key: int) -> int:
+    """Where in a page a key is, or -1, though its bytes are found across two rows first."""
+    packed, end = _KEY.pack(key), 1 + _ROW * page[0]
+    at = page.find(packed, 1, end)
+    while at >= 0 and at % _ROW != 1:
+        at = page.find(packed, at + 1, end)
+    return at
+
+
+def _rows(page: bytes) -> list[Row]:
+    """The entries of a page, the oldest first."""
+    rows, end = [], len(page)
+    for key, size in _KEY_AND_LENGTH.iter_unpack(page[1 : 1 + _ROW * page[0]]):
+        start = end - size
+        rows.append((key, page[start:end]))
+        end = start
+    rows.reverse()
+    return rows
+
+
+def _page_of(rows: list[Row]) -> bytes:
+    pack = _KEY_AND_LENGTH.pack
+    heads = [pack(key, len(value)) for key, value in reversed(rows)]
+    return b"".join((_BYTE[len(rows)], *heads, *[value for _, value in rows]))
+
+
+class PackedSets:
+    """Sets of 64-bit numbers by a key, where most sets have a few members.
+
+    Those of a key are in a row of a `Packed` until they are too many for one. A set of many is a
+    `Packed` of its own, and the row of its key is empty.
+    """
+
+    __slots__ = ("_large", "_sets")
+
+    def __init__(self) -> None:
+        self._sets = Packed()
+        self._large: Table[int, Packed] = Table()
+        "With members as `_mixed` has them: those that count in high bits would meet in one page."
+
+    def __len__(self) -> int:
+        return len(self._sets)
+
+    def __contains__(self, key: int) -> bool:
+        return key in self._sets
+
+    def __iter__(self) -> Iterator[int]:
+        """Every key; the table may change meanwhile."""
+        return iter(self._sets)
+
+    def get(self, key: int) -> Iterable[int]:
+        """The members of a key, none if it has no set; the set may change meanwhile."""
+        row = self._sets.get(key)
+        if row is None:
+            return ()
+        return _members(row) if row else map(_unmixed, self._large[key])
+
+    def add(self, key: int, member: int) -> bool:
+        """Whether it is the first of its key."""
+        packed = _KEY.pack(member)
+        row = self._sets.setdefault(key, packed)
+        if row is None:
+            return True
+        if not row:
+            self._large[key][_mixed(member)] = b""
+        elif member not in (members := _members(row)):
+            if len(row) + len(packed) <= MOST_BYTES:
+                self._sets[key] = row + packed
+            else:
+                self._sets[key] = b""
+                large = self._large[key] = Packed()
+                for it in (*members, member):
+                    large[_mixed(it)] = b""
+        return False
+
+    def discard(self, key: int, member: int) -> bool:
+        """Whether it was the last of its key."""
+        row = self._sets.get(key)
+        if row is None:
+            return False
+        if row:
+            left = [it for it in _members(row) if it != member]
+        else:
+            large = self._large[key]
+            large.pop(_mixed(member))
+            if len(large) > MOST_BYTES // _KEY.size // 2:
+                return False
+            del self._large[key]
+            left = list(map(_unmixed, large))
+        if left:
+            self._sets[key] = b"".join(map(_KEY.pack, left))
+        else:
+            self._sets.pop(key)
+        return not left
+
+
+def _members(row: bytes) -> Sequence[int]:
+    return memoryview(row).cast("Q")
+
+
+def _mixed(number: int) -> int:
+    """Another of 64 bits for each, and the low bits of it differ where any bits do."""
+    product = number * _MIX & _ALL
+    return product >> 32 | (product & 0xFFFF_FFFF) << 32
+
+
+def _unmixed(number: int) -> int:
+    return (number >> 32 | (number & 0xFFFF_FFFF) << 32) * _UNMIX & _ALL
