@@ -3,10 +3,12 @@
 An entry of a dict takes some 100 bytes beside what it holds: an object for the key, one for the
 value, and a row of the dict. Here some `FULL` entries share one object, a page:
 
-    page    count(1) | key(8) * count | length(1) * count | value * count
+    page    count(1) | row * count | value * count
+    row     key(8) | length(1)
 
-A page is an immutable `bytes` that is made anew when it changes: to copy a kilobyte takes a tenth
-of a microsecond. A key belongs to the page that its low bits name, and pages are cut in two one
+The newest has the first row and the last value, so one is added at both ends. A page is an
+immutable `bytes` that is made anew when it changes: to copy a kilobyte takes a tenth of a
+microsecond. A key belongs to the page that its low bits name, and pages are cut in two one
 after the other as the table grows (linear hashing, as in `laps.tables`):
 
     pages 0 … n-1        key & mask, or, where there is no such page yet, key & half the mask
@@ -26,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 from laps.tables import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator
 
 # Entries to a page. What a page costs, some 90 bytes, is shared by so many; all of them are copied
 # for one that comes or goes.
@@ -39,14 +41,10 @@ MOST_BYTES: Final = 255
 _BLOCK_BITS: Final = 8
 _IN_BLOCK: Final = (1 << _BLOCK_BITS) - 1
 
-_KEY: Final = Struct("=Q")
+_PACK_KEY: Final = Struct("=Q").pack
 _KEY_AND_LENGTH: Final = Struct("=QB")
 _HEAD: Final = Struct("=BQB")  # with the count
 _ROW: Final = _KEY_AND_LENGTH.size
-
-_ALL: Final = (1 << 64) - 1
-_MIX: Final = 0x9E37_79B9_7F4A_7C15  # 2^64 over the golden ratio, as Knuth has it
-_UNMIX: Final = pow(_MIX, -1, 1 << 64)
 _BYTE: Final = tuple(bytes((number,)) for number in range(256))
 _EMPTY: Final = _BYTE[0]
 
@@ -74,14 +72,11 @@ class Packed:
         return self._count
 
     def __contains__(self, key: int) -> bool:
-        number = key & self._mask
-        if number >= self._pages:
-            number = key & self._mask >> 1
-        page = self._blocks[number >> _BLOCK_BITS][number & _IN_BLOCK]
-        at = page.find(_KEY.pack(key), 1, 1 + _ROW * page[0])
-        if at % _ROW != 1 and (at < 0 or (at := _further(page, key)) < 0):
-            return self._crowded is not None and key in self._crowded
-        return True
+        page = self._page(self._number(key))
+        return _position(page, key) >= 0 or (self._crowded is not None and key in self._crowded)
+
+    # What `_number`, `_page` and `_position` do stands in these two, as each call is a tenth of
+    # what they take.
 
     def get(self, key: int) -> bytes | None:
         """The value of a key, or None."""
@@ -89,73 +84,73 @@ class Packed:
         if number >= self._pages:
             number = key & self._mask >> 1
         page = self._blocks[number >> _BLOCK_BITS][number & _IN_BLOCK]
-        at = page.find(_KEY.pack(key), 1, 1 + _ROW * page[0])
-        if at % _ROW != 1 and (at < 0 or (at := _further(page, key)) < 0):
+        at = page.find(_PACK_KEY(key), 1, 1 + _ROW * page[0])
+        if at % _ROW != 1 and (at < 0 or (at := _position(page, key)) < 0):
             return None if self._crowded is None else self._crowded.get(key)
         end = len(page) - sum(page[_ROW:at:_ROW])
         return page[end - page[at + 8] : end]
 
-    def __setitem__(self, key: int, value: bytes) -> None:
+    def insert(self, key: int, value: bytes) -> None:
+        """A key that is not in the table."""
         number = key & self._mask
         if number >= self._pages:
             number = key & self._mask >> 1
         block, slot = self._blocks[number >> _BLOCK_BITS], number & _IN_BLOCK
         page = block[slot]
-        at = page.find(_KEY.pack(key), 1, 1 + _ROW * page[0])
-        if at % _ROW != 1 and (at < 0 or (at := _further(page, key)) < 0):
-            self._insert(block, slot, key, value)
-            return
-        end = len(page) - sum(page[_ROW:at:_ROW])
-        start = end - page[at + 8]
-        length = _BYTE[len(value)]
-        block[slot] = page[: at + 8] + length + page[at + 9 : start] + value + page[end:]
+        if page[0] < MOST_IN_PAGE:
+            block[slot] = _HEAD.pack(page[0] + 1, key, len(value)) + page[1:] + value
+        else:
+            if self._crowded is None:
+                self._crowded = Table()
+            self._crowded[key] = value
+        self._count += 1
+        if self._count > FULL * self._pages:
+            self._split()
 
-    def setdefault(self, key: int, value: bytes) -> bytes | None:
-        """The value that a key has; None: it had none, and this is its value now."""
-        number = key & self._mask
-        if number >= self._pages:
-            number = key & self._mask >> 1
-        block, slot = self._blocks[number >> _BLOCK_BITS], number & _IN_BLOCK
-        page = block[slot]
-        at = page.find(_KEY.pack(key), 1, 1 + _ROW * page[0])
-        if at % _ROW != 1 and (at < 0 or (at := _further(page, key)) < 0):
-            if self._crowded is not None and key in self._crowded:
-                return self._crowded[key]
-            self._insert(block, slot, key, value)
-            return None
-        end = len(page) - sum(page[_ROW:at:_ROW])
-        return page[end - page[at + 8] : end]
+    def replace(self, key: int, value: bytes) -> None:
+        """Another value for a key that is in the table."""
+        number = self._number(key)
+        page = self._page(number)
+        if (at := _position(page, key)) >= 0:
+            start, end = _value(page, at)
+            head = page[: at + 8] + _BYTE[len(value)] + page[at + _ROW : start]
+            self._put(number, head + value + page[end:])
+        elif self._crowded is None or key not in self._crowded:
+            raise KeyError(key)
+        else:
+            self._crowded[key] = value
 
     def pop(self, key: int) -> bytes | None:
         """Take a key out; its value, or None."""
-        number = key & self._mask
-        if number >= self._pages:
-            number = key & self._mask >> 1
-        block, slot = self._blocks[number >> _BLOCK_BITS], number & _IN_BLOCK
-        page = block[slot]
-        at = page.find(_KEY.pack(key), 1, 1 + _ROW * page[0])
-        if at % _ROW != 1 and (at < 0 or (at := _further(page, key)) < 0):
-            return self._pop_crowded(key)
-        end = len(page) - sum(page[_ROW:at:_ROW])
-        start = end - page[at + 8]
-        count = _BYTE[page[0] - 1]
-        block[slot] = count + page[1:at] + page[at + _ROW : start] + page[end:]
-        self._shrink()
-        return page[start:end]
+        number = self._number(key)
+        page = self._page(number)
+        if (at := _position(page, key)) >= 0:
+            start, end = _value(page, at)
+            value: bytes | None = page[start:end]
+            count = _BYTE[page[0] - 1]
+            self._put(number, count + page[1:at] + page[at + _ROW : start] + page[end:])
+        else:
+            value = None if self._crowded is None else self._crowded.pop(key, None)
+            if value is None:
+                return None
+            self._crowded = self._crowded or None
+        self._count -= 1
+        if self._pages > 1 and self._count < FULL // 4 * self._pages:
+            self._merge()
+        return value
 
     def popitem(self) -> Row:
         """Take any entry out."""
-        if self._crowded is not None:
-            key, value = self._crowded.popitem()
-            self._crowded = self._crowded or None
-            self._count -= 1
-            return key, value
         if not self._count:
             raise KeyError("the table is empty")
-        while not self._page(self._pages - 1)[0]:
-            self._merge()
-        key, value = _rows(self._page(self._pages - 1))[-1]
-        self.pop(key)
+        if self._crowded is not None:
+            key = next(iter(self._crowded))
+        else:
+            while not self._page(self._pages - 1)[0]:
+                self._merge()
+            key, _ = _rows(self._page(self._pages - 1))[-1]
+        value = self.pop(key)
+        assert value is not None  # noqa: S101 - found above
         return key, value
 
     def __iter__(self) -> Iterator[int]:
@@ -198,18 +193,6 @@ class Packed:
             found += [row for row in _rows(self._page(part)) if row[0] & mask == number]
         return found
 
-    def _insert(self, block: dict[int, bytes], slot: int, key: int, value: bytes) -> None:
-        """A key that its page does not have."""
-        page = block[slot]
-        count = page[0]
-        if count == MOST_IN_PAGE or (self._crowded is not None and key in self._crowded):
-            self._crowd(key, value)
-            return
-        block[slot] = _HEAD.pack(count + 1, key, len(value)) + page[1:] + value
-        self._count += 1
-        if self._count > FULL * self._pages:
-            self._split()
-
     def _split(self) -> None:
         """One page more: it takes its own from the page that stood for it."""
         number = self._pages
@@ -222,12 +205,6 @@ class Packed:
         self._pages += 1
         self._put(low, _page_of([row for row in rows if not row[0] & bit]))
         self._put(number, _page_of([row for row in rows if row[0] & bit]))
-
-    def _shrink(self) -> None:
-        """An entry has gone; few enough are left for one page fewer."""
-        self._count -= 1
-        if self._pages > 1 and self._count < FULL // 4 * self._pages:
-            self._merge()
 
     def _merge(self) -> None:
         """One page fewer, if what it has finds room where it came from."""
@@ -245,30 +222,20 @@ class Packed:
         if number == (self._mask >> 1) + 1:
             self._mask >>= 1
 
-    # -- what is in no page ------------------------------------------------------------------------
 
-    def _crowd(self, key: int, value: bytes) -> None:
-        if self._crowded is None:
-            self._crowded = Table()
-        before = len(self._crowded)
-        self._crowded[key] = value
-        self._count += len(self._crowded) - before
-
-    def _pop_crowded(self, key: int) -> bytes | None:
-        if self._crowded is None or (value := self._crowded.pop(key, None)) is None:
-            return None
-        self._crowded = self._crowded or None
-        self._shrink()
-        return value
-
-
-def _further(page: bytes, key: int) -> int:
-    """Where in a page a key is, or -1, though its bytes are found across two rows first."""
-    packed, end = _KEY.pack(key), 1 + _ROW * page[0]
+def _position(page: bytes, key: int) -> int:
+    """Where in a page the row of a key is, or -1."""
+    packed, end = _PACK_KEY(key), 1 + _ROW * page[0]
     at = page.find(packed, 1, end)
-    while at >= 0 and at % _ROW != 1:
+    while at >= 0 and at % _ROW != 1:  # the end of one row and the beginning of the next
         at = page.find(packed, at + 1, end)
     return at
+
+
+def _value(page: bytes, at: int) -> tuple[int, int]:
+    """From where to where the value is of the row at a position."""
+    end = len(page) - sum(page[_ROW:at:_ROW])
+    return end - page[at + 8], end
 
 
 def _rows(page: bytes) -> list[Row]:
@@ -286,87 +253,3 @@ def _page_of(rows: list[Row]) -> bytes:
     pack = _KEY_AND_LENGTH.pack
     heads = [pack(key, len(value)) for key, value in reversed(rows)]
     return b"".join((_BYTE[len(rows)], *heads, *[value for _, value in rows]))
-
-
-class PackedSets:
-    """Sets of 64-bit numbers by a key, where most sets have a few members.
-
-    Those of a key are in a row of a `Packed` until they are too many for one. A set of many is a
-    `Packed` of its own, and the row of its key is empty.
-    """
-
-    __slots__ = ("_large", "_sets")
-
-    def __init__(self) -> None:
-        self._sets = Packed()
-        self._large: Table[int, Packed] = Table()
-        "With members as `_mixed` has them: those that count in high bits would meet in one page."
-
-    def __len__(self) -> int:
-        return len(self._sets)
-
-    def __contains__(self, key: int) -> bool:
-        return key in self._sets
-
-    def __iter__(self) -> Iterator[int]:
-        """Every key; the table may change meanwhile."""
-        return iter(self._sets)
-
-    def get(self, key: int) -> Iterable[int]:
-        """The members of a key, none if it has no set; the set may change meanwhile."""
-        row = self._sets.get(key)
-        if row is None:
-            return ()
-        return _members(row) if row else map(_unmixed, self._large[key])
-
-    def add(self, key: int, member: int) -> bool:
-        """Whether it is the first of its key."""
-        packed = _KEY.pack(member)
-        row = self._sets.setdefault(key, packed)
-        if row is None:
-            return True
-        if not row:
-            self._large[key][_mixed(member)] = b""
-        elif member not in (members := _members(row)):
-            if len(row) + len(packed) <= MOST_BYTES:
-                self._sets[key] = row + packed
-            else:
-                self._sets[key] = b""
-                large = self._large[key] = Packed()
-                for it in (*members, member):
-                    large[_mixed(it)] = b""
-        return False
-
-    def discard(self, key: int, member: int) -> bool:
-        """Whether it was the last of its key."""
-        row = self._sets.get(key)
-        if row is None:
-            return False
-        if row:
-            left = [it for it in _members(row) if it != member]
-        else:
-            large = self._large[key]
-            large.pop(_mixed(member))
-            if len(large) > MOST_BYTES // _KEY.size // 2:
-                return False
-            del self._large[key]
-            left = list(map(_unmixed, large))
-        if left:
-            self._sets[key] = b"".join(map(_KEY.pack, left))
-        else:
-            self._sets.pop(key)
-        return not left
-
-
-def _members(row: bytes) -> Sequence[int]:
-    return memoryview(row).cast("Q")
-
-
-def _mixed(number: int) -> int:
-    """Another of 64 bits for each, and the low bits of it differ where any bits do."""
-    product = number * _MIX & _ALL
-    return product >> 32 | (product & 0xFFFF_FFFF) << 32
-
-
-def _unmixed(number: int) -> int:
-    return (number >> 32 | (number & 0xFFFF_FFFF) << 32) * _UNMIX & _ALL

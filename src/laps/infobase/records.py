@@ -35,12 +35,14 @@ if TYPE_CHECKING:
 _RECORD: Final = Struct(">HI")
 _HASH: Final = Struct(">Q")
 _HASHES: Final = Struct(">QQ")
+_OWN_AT: Final = _RECORD.size
 _FORM: Final = Struct(">BQH")
 
 _FITTING, _OWN_HASH, _AS_IT_IS = range(3)
 
 # type(1) | length(2)
 _MESSAGE_TYPE: Final = 3
+_BEFORE_LENGTH: Final = bytes((_MESSAGE_TYPE,))
 _BEFORE_REQUEST_ID: Final = 3
 _MOST_FIELDS: Final = 32
 _MOST_NAME: Final = MOST_BYTES - _RECORD.size - _HASH.size - 8  # of the request id
@@ -114,34 +116,37 @@ class Records:
         """A record is given up."""
         self._forms.release(_RECORD.unpack_from(record)[1])
 
+    def namespace_hash(self, record: bytes) -> int:
+        """The hash of the namespace, as it came with a subscribe."""
+        form = self._forms[_RECORD.unpack_from(record)[1]]
+        own = form[0] == _AS_IT_IS
+        hashed: int = (_HASH.unpack_from(record, _OWN_AT) if own else _FORM.unpack_from(form)[1:])[0]
+        return hashed
+
     def hashes(self, track: TrackKey, record: bytes) -> TrackHash:
         """The hashes of a track, as they came with a subscribe."""
-        form = self._forms[_RECORD.unpack_from(record)[1]]
-        if form[0] == _AS_IT_IS:
-            return TrackHash(*_HASHES.unpack_from(record, _RECORD.size), track)
-        namespace_hash = _FORM.unpack_from(form)[1]
-        if form[0] == _OWN_HASH:
-            return TrackHash(namespace_hash, *_HASH.unpack_from(record, _RECORD.size), track)
-        name_at = _RECORD.size + (1 << (record[_RECORD.size] >> 6))
-        return TrackHash(namespace_hash, hash_bytes(_name(record[name_at:])), track)
+        return self._unpacked(track, record)[1]
 
     def unpack(self, source: NodeId, track: TrackKey, record: bytes) -> SubscribeInfo:
         """The subscribe of a record, as it came."""
-        sequence, number = _RECORD.unpack_from(record)
-        data = self._data(self._forms[number], record)
-        return SubscribeInfo(sequence, source, self.hashes(track, record), data)
+        sequence, hashes, data = self._unpacked(track, record)
+        return SubscribeInfo(sequence, source, hashes, data)
 
-    def _data(self, form: bytes, record: bytes) -> bytes:
+    def _unpacked(self, track: TrackKey, record: bytes) -> tuple[int, TrackHash, bytes]:
+        """The sequence, the hashes and the data."""
+        sequence, number = _RECORD.unpack_from(record)
+        form, at = self._forms[number], _OWN_AT
         if form[0] == _AS_IT_IS:
-            return form[1:]
-        kind, _, length = _FORM.unpack_from(form)
-        at = _RECORD.size + (_HASH.size if kind == _OWN_HASH else 0)
-        name_at = at + (1 << (record[at] >> 6))
-        middle = _FORM.size + length
-        rest = b"".join(
-            (record[at:name_at], form[_FORM.size : middle], record[name_at:], form[middle:])
-        )
-        return b"\x03" + len(rest).to_bytes(2) + rest
+            return sequence, TrackHash(*_HASHES.unpack_from(record, at), track), form[1:]
+        kind, namespace_hash, length = _FORM.unpack_from(form)
+        if kind == _OWN_HASH:
+            at += _HASH.size
+        name_at, middle = at + (1 << (record[at] >> 6)), _FORM.size + length
+        named = record[name_at:]
+        hashed = hash_bytes(_name(named)) if kind == _FITTING else _HASH.unpack_from(record, _OWN_AT)[0]
+        rest = record[at:name_at] + form[_FORM.size : middle] + named + form[middle:]
+        data = _BEFORE_LENGTH + len(rest).to_bytes(2) + rest
+        return sequence, TrackHash(namespace_hash, hashed, track), data
 
 
 def sequence_of(record: bytes) -> int:

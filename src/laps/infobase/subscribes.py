@@ -28,11 +28,12 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from laps.infobase.records import Records, sequence_of
 from laps.infobase.sequences import SequenceCounters, Sequences
-from laps.packed import Packed, PackedSets
+from laps.packed import Packed
+from laps.packed_sets import PackedSets
 from laps.types import NodeId, TrackKey, sequence_newer
 
 if TYPE_CHECKING:
@@ -98,10 +99,11 @@ class Subscribes:
             return None
         if records is None:
             records = self._records[source] = Packed()
-        records[track] = self._made.pack(info)
         if record is not None:
+            records.replace(track, self._made.pack(info))
             self._made.release(record)
             return SubscribeChange(info, added=True, first=False)
+        records.insert(track, self._made.pack(info))
         if held is not None:
             self._withdrawn.forget(source, track)
         self._count += 1
@@ -127,7 +129,9 @@ class Subscribes:
         self._count -= 1
         if not records:
             del self._records[source]
-        first = self._unindex(source, track, self._made.hashes(track, record).namespace_hash)
+        first = self._unindex(source, track, record)
+        if self._purging and not first:
+            first = not self._is_held(track)
         self._made.release(record)
         return SubscribeChange(info, added=False, first=first)
 
@@ -152,9 +156,8 @@ class Subscribes:
             key, record = records.popitem()
             track = TrackKey(key)
             if not self.holds(source, track):
-                hashes = self._made.hashes(track, record)
-                self._unindex(source, track, hashes.namespace_hash)
-                found.append((source, hashes))
+                self._unindex(source, track, record)
+                found.append((source, self._made.hashes(track, record)))
             self._made.release(record)
         while self._purging and not self._purging[0][1]:
             self._purging.popleft()
@@ -217,7 +220,7 @@ class Subscribes:
 
     def sources(self, full_name_hash: TrackKey) -> frozenset[NodeId]:
         """The nodes that want a track."""
-        sources = frozenset(map(NodeId, self._sources.get(full_name_hash)))
+        sources = cast("frozenset[NodeId]", self._sources.whole(full_name_hash))
         if self._purging:
             sources = frozenset(it for it in sources if self.holds(it, full_name_hash))
         return sources
@@ -248,7 +251,7 @@ class Subscribes:
         """The full name hash of every track that is wanted now."""
         purging = self.is_purging
         for track in map(TrackKey, self._sources):
-            if not purging or self.sources(track):
+            if not purging or self._is_held(track):
                 yield track
 
     # -- how it works ----------------------------------------------------------------------------
@@ -258,14 +261,19 @@ class Subscribes:
         is_new = self._sources.add(track, source)
         if is_new:
             self._namespaces.add(namespace_hash, track)
-        return self.sources(track) == {source} if self._purging else is_new
+        return is_new or (bool(self._purging) and not self._is_held(track, besides=source))
 
-    def _unindex(self, source: NodeId, track: TrackKey, namespace_hash: int) -> bool:
-        """Whether the track has no source any more."""
-        if self._sources.discard(track, source):
-            self._namespaces.discard(namespace_hash, track)
-            return True
-        return bool(self._purging) and not self.sources(track)
+    def _unindex(self, source: NodeId, track: TrackKey, record: bytes) -> bool:
+        """Whether the track has no source any more, nor any that is being purged."""
+        is_last = self._sources.discard(track, source)
+        if is_last:
+            self._namespaces.discard(self._made.namespace_hash(record), track)
+        return is_last
+
+    def _is_held(self, track: TrackKey, besides: NodeId | None = None) -> bool:
+        """Whether a source wants a track that is not being purged, or has come back for it."""
+        sources = map(NodeId, self._sources.get(track))
+        return any(it != besides and self.holds(it, track) for it in sources)
 
 
 class SeenSubscribes:
