@@ -75,8 +75,8 @@ class Packed:
         page = self._page(self._number(key))
         return _position(page, key) >= 0 or (self._crowded is not None and key in self._crowded)
 
-    # What `_number`, `_page` and `_position` do stands in these two, as each call is a tenth of
-    # what they take.
+    # What `_number`, `_page` and `_position` do stands in these two as well: each call is a tenth
+    # of what they take.
 
     def get(self, key: int) -> bytes | None:
         """The value of a key, or None."""
@@ -84,8 +84,8 @@ class Packed:
         if number >= self._pages:
             number = key & self._mask >> 1
         page = self._blocks[number >> _BLOCK_BITS][number & _IN_BLOCK]
-        at = page.find(_PACK_KEY(key), 1, 1 + _ROW * page[0])
-        if at % _ROW != 1 and (at < 0 or (at := _position(page, key)) < 0):
+        at = page.find(_PACK_KEY(key), 1)
+        if (at % _ROW != 1 or at > _ROW * page[0]) and (at < 0 or (at := _position(page, key)) < 0):
             return None if self._crowded is None else self._crowded.get(key)
         end = len(page) - sum(page[_ROW:at:_ROW])
         return page[end - page[at + 8] : end]

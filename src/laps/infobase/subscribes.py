@@ -72,6 +72,9 @@ class Subscribes:
         self.counters = SequenceCounters()
         self._made = Records()
         self._records: dict[NodeId, Packed] = {}
+        self._latest: tuple[NodeId, TrackKey, bytes | None] | None = None
+        """What was looked up last: what a peer says of a subscribe is compared with it by several,
+        one after the other."""
         self._sources = PackedSets()
         "By track, those that are being purged too."
         self._namespaces = PackedSets()
@@ -88,8 +91,7 @@ class Subscribes:
         source, hashes = info.source_node_id, info.track_hash
         track = hashes.full_name_hash
         self._withdrawn.expire(now)
-        records = self._records.get(source)
-        record = records.get(track) if records else None
+        record = self._record(source, track)
         held = sequence_of(record) if record else self._withdrawn.get(source, track)
         # A node that is restarted within a second begins with the number it took leave with: of
         # the two words the advertisement is the later one.
@@ -97,13 +99,15 @@ class Subscribes:
         if held is not None and not again and not sequence_newer(info.sequence, held):
             self.counters.duplicates += 1
             return None
-        if records is None:
-            records = self._records[source] = Packed()
+        made = self._made.pack(info)
+        self._latest = source, track, made
         if record is not None:
-            records.replace(track, self._made.pack(info))
+            self._records[source].replace(track, made)
             self._made.release(record)
             return SubscribeChange(info, added=True, first=False)
-        records.insert(track, self._made.pack(info))
+        if (records := self._records.get(source)) is None:
+            records = self._records[source] = Packed()
+        records.insert(track, made)
         if held is not None:
             self._withdrawn.forget(source, track)
         self._count += 1
@@ -117,16 +121,18 @@ class Subscribes:
         """
         source, track = info.source_node_id, info.track_hash.full_name_hash
         self._withdrawn.expire(now)
-        held = self.sequence(source, track)
+        record = self._record(source, track)
+        held = sequence_of(record) if record else self._withdrawn.get(source, track)
         if held is not None and not sequence_newer(info.sequence, held):
             self.counters.duplicates += 1
             return None
         self._withdrawn.keep(source, track, info.sequence, now)
-        records = self._records.get(source)
-        record = None if records is None else records.pop(track)
-        if records is None or record is None:
+        if record is None:
             return SubscribeChange(info, added=False, first=False)
+        self._latest = None
         self._count -= 1
+        records = self._records[source]
+        records.pop(track)
         if not records:
             del self._records[source]
         first = self._unindex(source, track, record)
@@ -141,6 +147,7 @@ class Subscribes:
         It may have wanted a million tracks: `purged` tells which they are, some at a time.
         """
         self._withdrawn.forget_source(node_id)
+        self._latest = None
         if records := self._records.pop(node_id, None):
             self._count -= len(records)
             self._purging.append((node_id, records))
@@ -195,28 +202,27 @@ class Subscribes:
 
     def get(self, source: NodeId, full_name_hash: TrackKey) -> SubscribeInfo | None:
         """The subscribe of a source to a track."""
-        records = self._records.get(source)
-        record = None if records is None else records.get(full_name_hash)
+        record = self._record(source, full_name_hash)
         return None if record is None else self._made.unpack(source, full_name_hash, record)
 
     def holds(self, source: NodeId, full_name_hash: TrackKey) -> bool:
         """Whether a source wants a track."""
-        return full_name_hash in self._records.get(source, ())
+        return self._record(source, full_name_hash) is not None
 
     def track_hash(self, full_name_hash: TrackKey) -> TrackHash | None:
         """The hashes of a track that is wanted."""
         for source in self._sources.get(full_name_hash):
-            records = self._records.get(NodeId(source))
-            record = None if records is None else records.get(full_name_hash)
+            record = self._record(NodeId(source), full_name_hash)
             if record is not None:
                 return self._made.hashes(full_name_hash, record)
         return None
 
     def sequence(self, source: NodeId, full_name_hash: TrackKey) -> int | None:
         """The last sequence seen, also of what was withdrawn lately."""
-        records = self._records.get(source)
-        record = None if records is None else records.get(full_name_hash)
-        return sequence_of(record) if record else self._withdrawn.get(source, full_name_hash)
+        record = self._record(source, full_name_hash)
+        if record is None:
+            return self._withdrawn.get(source, full_name_hash)
+        return sequence_of(record)
 
     def sources(self, full_name_hash: TrackKey) -> frozenset[NodeId]:
         """The nodes that want a track."""
@@ -255,6 +261,15 @@ class Subscribes:
                 yield track
 
     # -- how it works ----------------------------------------------------------------------------
+
+    def _record(self, source: NodeId, track: TrackKey) -> bytes | None:
+        latest = self._latest
+        if latest is not None and latest[1] == track and latest[0] == source:
+            return latest[2]
+        records = self._records.get(source)
+        record = None if records is None else records.get(track)
+        self._latest = source, track, record
+        return record
 
     def _index(self, source: NodeId, track: TrackKey, namespace_hash: int) -> bool:
         """Whether the track had no source before."""
