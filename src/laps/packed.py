@@ -22,6 +22,7 @@ dicts of numbers and bytes, so a table of any size costs it nothing.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -110,11 +111,13 @@ class Packed:
     def replace(self, key: int, value: bytes) -> None:
         """Another value for a key that is in the table."""
         number = self._number(key)
-        page = self._page(number)
+        block, slot = self._blocks[number >> _BLOCK_BITS], number & _IN_BLOCK
+        page = block[slot]
         if (at := _position(page, key)) >= 0:
-            start, end = _value(page, at)
+            end = len(page) - sum(page[_ROW:at:_ROW])
+            start = end - page[at + 8]
             head = page[: at + 8] + _BYTE[len(value)] + page[at + _ROW : start]
-            self._put(number, head + value + page[end:])
+            block[slot] = head + value + page[end:]
         elif self._crowded is None or key not in self._crowded:
             raise KeyError(key)
         else:
@@ -125,7 +128,8 @@ class Packed:
         number = self._number(key)
         page = self._page(number)
         if (at := _position(page, key)) >= 0:
-            start, end = _value(page, at)
+            end = len(page) - sum(page[_ROW:at:_ROW])
+            start = end - page[at + 8]
             value: bytes | None = page[start:end]
             count = _BYTE[page[0] - 1]
             self._put(number, count + page[1:at] + page[at + _ROW : start] + page[end:])
@@ -148,26 +152,23 @@ class Packed:
         else:
             while not self._page(self._pages - 1)[0]:
                 self._merge()
-            key, _ = _rows(self._page(self._pages - 1))[-1]
+            key, _ = _KEY_AND_LENGTH.unpack_from(self._page(self._pages - 1), 1)
         value = self.pop(key)
         assert value is not None  # noqa: S101 - found above
         return key, value
 
     def __iter__(self) -> Iterator[int]:
-        for key, _ in self.items():
-            yield key
+        return map(itemgetter(0), self.items())
 
     def items(self) -> Iterator[Row]:
         """Every key with its value."""
-        crowded = () if self._crowded is None else tuple(self._crowded)
         pages, mask = self._pages, self._mask
         for number in range(pages):
             # Of a page that has been cut in two since the last bit of the mask counts.
             is_cut = number > mask >> 1 or number + (mask >> 1) + 1 < pages
             yield from self._alike(number, mask if is_cut else mask >> 1, pages)
-        for key in crowded:
-            if (value := self.get(key)) is not None:
-                yield key, value
+        if self._crowded is not None:
+            yield from self._crowded.items()
 
     # -- pages -------------------------------------------------------------------------------------
 
@@ -230,12 +231,6 @@ def _position(page: bytes, key: int) -> int:
     while at >= 0 and at % _ROW != 1:  # the end of one row and the beginning of the next
         at = page.find(packed, at + 1, end)
     return at
-
-
-def _value(page: bytes, at: int) -> tuple[int, int]:
-    """From where to where the value is of the row at a position."""
-    end = len(page) - sum(page[_ROW:at:_ROW])
-    return end - page[at + 8], end
 
 
 def _rows(page: bytes) -> list[Row]:

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 # To make room for one in the middle takes less than a microsecond.
 MOST_IN_ARRAY: Final = 1024
 
-_NUMBER: Final = Struct("=Q")
-MOST_IN_ROW: Final = MOST_BYTES // _NUMBER.size
+MOST_IN_ROW: Final = MOST_BYTES // 8
+
+_PACK: Final = Struct("=Q").pack
 
 
 class PackedSets:
@@ -62,18 +63,19 @@ class PackedSets:
 
     def add(self, key: int, member: int) -> bool:
         """Whether it is the first of its key."""
-        row = self._rows.get(key)
+        row, packed = self._rows.get(key), _PACK(member)
         if row is None:
-            self._rows.insert(key, _NUMBER.pack(member))
+            self._rows.insert(key, packed)
             return True
         if not row:
             self._large[key].add(member)
-        elif member not in (members := _members(row)):
-            if len(members) < MOST_IN_ROW:
-                self._rows.replace(key, row + _NUMBER.pack(member))
-            else:
-                self._rows.replace(key, b"")
-                self._large[key] = SortedNumbers((*members, member))
+        elif packed in row and member in _members(row):  # the first is fast, and may be by chance
+            return False
+        elif len(row) < MOST_IN_ROW * len(packed):
+            self._rows.replace(key, row + packed)
+        else:
+            self._rows.replace(key, b"")
+            self._large[key] = SortedNumbers((*_members(row), member))
         return False
 
     def discard(self, key: int, member: int) -> bool:
@@ -81,7 +83,7 @@ class PackedSets:
         row = self._rows.get(key)
         if row is None:
             return False
-        if row == _NUMBER.pack(member):
+        if row == _PACK(member):
             self._rows.pop(key)
             return True
         if row:
@@ -93,7 +95,7 @@ class PackedSets:
                 return False
             del self._large[key]
             left = list(large)
-        self._rows.replace(key, b"".join(map(_NUMBER.pack, left)))
+        self._rows.replace(key, b"".join(map(_PACK, left)))
         return False
 
 

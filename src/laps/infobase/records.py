@@ -120,7 +120,9 @@ class Records:
         """The hash of the namespace, as it came with a subscribe."""
         form = self._forms[_RECORD.unpack_from(record)[1]]
         own = form[0] == _AS_IT_IS
-        hashed: int = (_HASH.unpack_from(record, _OWN_AT) if own else _FORM.unpack_from(form)[1:])[0]
+        hashed: int = (_HASH.unpack_from(record, _OWN_AT) if own else _FORM.unpack_from(form)[1:])[
+            0
+        ]
         return hashed
 
     def hashes(self, track: TrackKey, record: bytes) -> TrackHash:
@@ -137,16 +139,20 @@ class Records:
         sequence, number = _RECORD.unpack_from(record)
         form, at = self._forms[number], _OWN_AT
         if form[0] == _AS_IT_IS:
-            return sequence, TrackHash(*_HASHES.unpack_from(record, at), track), form[1:]
+            namespace_hash, name_hash = _HASHES.unpack_from(record, at)
+            return sequence, TrackHash(namespace_hash, name_hash, track), form[1:]
         kind, namespace_hash, length = _FORM.unpack_from(form)
         if kind == _OWN_HASH:
             at += _HASH.size
         name_at, middle = at + (1 << (record[at] >> 6)), _FORM.size + length
         named = record[name_at:]
-        hashed = hash_bytes(_name(named)) if kind == _FITTING else _HASH.unpack_from(record, _OWN_AT)[0]
+        if kind == _OWN_HASH:
+            (name_hash,) = _HASH.unpack_from(record, _OWN_AT)
+        else:
+            name_hash = hash_bytes(_name(named))
         rest = record[at:name_at] + form[_FORM.size : middle] + named + form[middle:]
         data = _BEFORE_LENGTH + len(rest).to_bytes(2) + rest
-        return sequence, TrackHash(namespace_hash, hashed, track), data
+        return sequence, TrackHash(namespace_hash, name_hash, track), data
 
 
 def sequence_of(record: bytes) -> int:
