@@ -73,8 +73,7 @@ class Subscribes:
         self._made = Records()
         self._records: dict[NodeId, Packed] = {}
         self._latest: tuple[NodeId, TrackKey, bytes | None] | None = None
-        """What was looked up last: what a peer says of a subscribe is compared with it by several,
-        one after the other."""
+        "What was looked up last: several look up what one message is about, one after another."
         self._sources = PackedSets()
         "By track, those that are being purged too."
         self._namespaces = PackedSets()

@@ -31,7 +31,7 @@ from laps.wire.peering import NodeInfoAdv, NodeInfoWd, SubscribeInfoAdv
 from support.relays import App, Net, subscribe_info, track_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sized
 
     from laps.relay.relay import Relay
     from laps.types import AnnounceInfo, TrackName
@@ -263,7 +263,7 @@ def test_tables_of_flows_and_tracks_have_no_large_part(
     wants(peer, "2:1", *(f"a/{number}" for number in range(count)))
     net.run()
     fib, tracks, subscribes = relay.fib, relay.tracks, relay.subscribes
-    large = [
+    large: list[Sized] = [
         fib._flows,
         *fib._by_target.values(),
         *fib._by_link.values(),
