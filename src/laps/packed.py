@@ -200,12 +200,21 @@ class Packed:
         if number > self._mask:
             self._mask = self._mask << 1 | 1
         low, bit = number & self._mask >> 1, (self._mask >> 1) + 1
-        rows = _rows(self._page(low))
+        page = self._page(low)
+        heads: tuple[list[bytes], list[bytes]] = [], []
+        values: tuple[list[bytes], list[bytes]] = [], []
+        at, end = 1, len(page)
+        for key, size in _KEY_AND_LENGTH.iter_unpack(page[1 : 1 + _ROW * page[0]]):
+            which = key & bit > 0
+            heads[which].append(page[at : at + _ROW])
+            values[which].append(page[end - size : end])
+            at, end = at + _ROW, end - size
         if not number & _IN_BLOCK:
             self._blocks.append({})
         self._pages += 1
-        self._put(low, _page_of([row for row in rows if not row[0] & bit]))
-        self._put(number, _page_of([row for row in rows if row[0] & bit]))
+        for which, it in enumerate((low, number)):
+            count = _BYTE[len(heads[which])]
+            self._put(it, b"".join((count, *heads[which], *reversed(values[which]))))
 
     def _merge(self) -> None:
         """One page fewer, if what it has finds room where it came from."""
@@ -214,7 +223,11 @@ class Packed:
         page, last = self._page(low), self._page(number)
         if page[0] + last[0] > MOST_IN_PAGE:
             return
-        self._put(low, _page_of(_rows(page) + _rows(last)))
+        rows = 1 + _ROW * page[0], 1 + _ROW * last[0]
+        count = _BYTE[page[0] + last[0]]
+        # The rows of the one that has the newer values come first.
+        joined = last[1 : rows[1]] + page[1 : rows[0]] + page[rows[0] :] + last[rows[1] :]
+        self._put(low, count + joined)
         block = self._blocks[-1]
         del block[number & _IN_BLOCK]
         if not block:
@@ -242,9 +255,3 @@ def _rows(page: bytes) -> list[Row]:
         end = start
     rows.reverse()
     return rows
-
-
-def _page_of(rows: list[Row]) -> bytes:
-    pack = _KEY_AND_LENGTH.pack
-    heads = [pack(key, len(value)) for key, value in reversed(rows)]
-    return b"".join((_BYTE[len(rows)], *heads, *[value for _, value in rows]))
