@@ -138,9 +138,7 @@ class Packed:
             if value is None:
                 return None
             self._crowded = self._crowded or None
-        self._count -= 1
-        if self._pages > 1 and self._count < FULL // 4 * self._pages:
-            self._merge()
+        self._shrink()
         return value
 
     def popitem(self) -> Row:
@@ -148,14 +146,17 @@ class Packed:
         if not self._count:
             raise KeyError("the table is empty")
         if self._crowded is not None:
-            key = next(iter(self._crowded))
+            row = self._crowded.popitem()
+            self._crowded = self._crowded or None
         else:
-            while not self._page(self._pages - 1)[0]:
+            while not (page := self._page(self._pages - 1))[0]:
                 self._merge()
-            key, _ = _KEY_AND_LENGTH.unpack_from(self._page(self._pages - 1), 1)
-        value = self.pop(key)
-        assert value is not None  # noqa: S101 - found above
-        return key, value
+            key, size = _KEY_AND_LENGTH.unpack_from(page, 1)
+            start = len(page) - size
+            row = key, page[start:]
+            self._put(self._pages - 1, _BYTE[page[0] - 1] + page[1 + _ROW : start])
+        self._shrink()
+        return row
 
     def __iter__(self) -> Iterator[int]:
         return map(itemgetter(0), self.items())
@@ -215,6 +216,12 @@ class Packed:
         for which, it in enumerate((low, number)):
             count = _BYTE[len(heads[which])]
             self._put(it, b"".join((count, *heads[which], *reversed(values[which]))))
+
+    def _shrink(self) -> None:
+        """An entry has gone; few enough are left for one page fewer."""
+        self._count -= 1
+        if self._pages > 1 and self._count < FULL // 4 * self._pages:
+            self._merge()
 
     def _merge(self) -> None:
         """One page fewer, if what it has finds room where it came from."""
