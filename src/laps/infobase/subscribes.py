@@ -20,15 +20,15 @@ can be. A million from 1,000 nodes, with 80 bytes of data each, take, by how the
 These are the tables alone. With all that `add` does, `laps bench infobase` measures, of which every
 subscribe is of a track of its own, or all nodes want the same tracks:
 
-                                                   own tracks         shared tracks
-    bytes objects in `Table`s      1 million       306 MB    4.8 s    264 MB    2.6 s
-    records in `Packed`, as above  1 million        OWN1    OWNS s    SH1    SHS s
-    the same                      20 million       OWN20    OW20S s   SH20   SH20S s
+                                                  own tracks          shared tracks
+    bytes objects in `Table`s      1 million      306 MB    4.8 s     264 MB    2.6 s
+    records in `Packed`, as above  1 million       82 MB   11.1 s      48 MB    6.5 s
+    the same                      20 million    1,577 MB                930 MB    159 s
 
-That is 79 bytes for a subscribe, and 50. Half of it is what differs: the hash of the track, twice,
-the source, the request id, and the name. Where each subscribe has a namespace of its own, or a
-token of its own in the message, that is kept for it alone, and it takes 250 to 280 bytes. A node
-that wants anything takes 550 bytes.
+That is at most 82 bytes for a subscribe, and 48. Half of it is what differs: the hash of the
+track, twice, the source, the request id, and the name. Where each subscribe has a namespace of its
+own, or a token of its own in the message, that is kept for it alone, and it takes 250 to 280 bytes.
+A node that wants anything takes 550 bytes.
 """
 
 from __future__ import annotations
