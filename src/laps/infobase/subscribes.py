@@ -23,7 +23,7 @@ subscribe is of a track of its own, or all nodes want the same tracks:
                                                   own tracks          shared tracks
     bytes objects in `Table`s      1 million      306 MB    4.8 s     264 MB    2.6 s
     records in `Packed`, as above  1 million       82 MB   11.1 s      48 MB    6.5 s
-    the same                      20 million    1,577 MB                930 MB    159 s
+    the same                      20 million    1,576 MB    262 s     930 MB    159 s
 
 That is at most 82 bytes for a subscribe, and 48. Half of it is what differs: the hash of the
 track, twice, the source, the request id, and the name. Where each subscribe has a namespace of its
