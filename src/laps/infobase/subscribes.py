@@ -5,10 +5,9 @@ of it, and only what is newer than the last word is taken: so a word that arrive
 counts once, and an old one that arrives late does not undo a new one. That holds for a while
 after a withdraw too, and ends when the source itself is gone and starts anew.
 
-    source -> track -> record         a record is one bytes object:
-                                      sequence(2) | namespace_hash(8) | name_hash(8) | data
-    track -> source, or set of them   most tracks have one
-    namespace -> track, or several    what an announce has to be compared with
+    source -> track -> record         what is not the same in all of a namespace (`records`)
+    track -> sources                  most tracks have one
+    namespace -> tracks               what an announce has to be compared with
 
 Every relay holds all subscribes of the network, so what one costs decides how large a network
 can be. A million from 1,000 nodes, with 80 bytes of data each, take, by how they are kept:
@@ -16,29 +15,38 @@ can be. A million from 1,000 nodes, with 80 bytes of data each, take, by how the
     SubscribeInfo in a dict of pairs, two sets for the indexes     861 MB    3.7 s
     SubscribeInfo in a dict for each source                        759 MB    2.7 s
     slotted entries, a set only for tracks of several sources      420 MB    1.8 s
-    records, as above                                              279 MB    1.5 s
+    a bytes object with all the data, in a dict for each source    279 MB    1.5 s
 
-The same for 1,000 tracks wanted by all of 1,000 nodes: 625, 523, 412 and 270 MB. These are the
-tables alone, as dicts; with all that `add` looks at, and as `Table`, `laps bench infobase` measures
-306 and 264 MB. The garbage collector does not look into dicts of numbers and bytes, so a million
-costs it nothing. What may have a million entries is a `Table`: a dict would be copied whole.
+These are the tables alone. With all that `add` does, `laps bench infobase` measures, of which every
+subscribe is of a track of its own, or all nodes want the same tracks:
+
+                                                  own tracks          shared tracks
+    bytes objects in `Table`s      1 million      306 MB    4.8 s     264 MB    2.6 s
+    records in `Packed`, as above  1 million       82 MB   11.1 s      48 MB    6.5 s
+    the same                      20 million    1,576 MB    262 s     930 MB    159 s
+
+That is at most 82 bytes for a subscribe, and 48. Half of it is what differs: the hash of the
+track, twice, the source, the request id, and the name. Where each subscribe has a namespace of its
+own, or a token of its own in the message, that is kept for it alone, and it takes 250 to 280 bytes.
+A node that wants anything takes 550 bytes.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
+from laps.infobase.records import Records, sequence_of
 from laps.infobase.sequences import SequenceCounters, Sequences
-from laps.tables import PART, Table
-from laps.types import SubscribeInfo, TrackHash, sequence_newer
+from laps.packed import Packed
+from laps.packed_sets import PackedSets
+from laps.types import NodeId, TrackKey, sequence_newer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
-    from laps.types import NodeId, TrackKey
+    from laps.types import SubscribeInfo, TrackHash
 
 # A word is on its way no longer than a peer may be silent, 30 s, before its session is given up
 # and with it what was under way. Twice that, for one that was held up at two relays.
@@ -51,8 +59,6 @@ MAX_WITHDRAWN: Final = 500_000
 # end, seconds, and not that of a relay that keeps subscribes and would resurrect one.
 SEEN_RETENTION_S: Final = 30.0
 MAX_SEEN: Final = 200_000
-
-_RECORD: Final = Struct(">HQQ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +77,17 @@ class Subscribes:
 
     def __init__(self) -> None:
         self.counters = SequenceCounters()
-        self._records: dict[NodeId, Table[TrackKey, bytes]] = {}
-        self._sources: Table[TrackKey, NodeId | set[NodeId]] = Table()
-        self._node_ids: dict[NodeId, NodeId] = {}
-        "One number object for each source, whichever message it came in."
+        self._made = Records()
+        self._records: dict[NodeId, Packed] = {}
+        self._latest: tuple[NodeId, TrackKey, bytes | None] | None = None
+        "What was looked up last: several look up what one message is about, one after another."
+        self._sources = PackedSets()
+        "By track, those that are being purged too."
+        self._namespaces = PackedSets()
+        "The tracks of each."
         self._withdrawn: Sequences[TrackKey] = Sequences(RETENTION_S, MAX_WITHDRAWN, self.counters)
         self._count = 0
-        self._namespaces: Table[int, TrackKey | dict[TrackKey, None] | Table[TrackKey, None]]
-        self._namespaces = Table()
-        self._purging: deque[tuple[NodeId, Table[TrackKey, bytes]]] = deque()
+        self._purging: deque[tuple[NodeId, Packed]] = deque()
         "What nodes wanted that are gone, as far as the indexes still have it."
 
     # -- what is said ----------------------------------------------------------------------------
@@ -89,26 +97,27 @@ class Subscribes:
         source, hashes = info.source_node_id, info.track_hash
         track = hashes.full_name_hash
         self._withdrawn.expire(now)
-        records = self._records.get(source)
-        record = records.get(track) if records else None
-        held = _sequence(record) if record else self._withdrawn.get(source, track)
+        record = self._record(source, track)
+        held = sequence_of(record) if record else self._withdrawn.get(source, track)
         # A node that is restarted within a second begins with the number it took leave with: of
         # the two words the advertisement is the later one.
         again = record is None and info.sequence == held
         if held is not None and not again and not sequence_newer(info.sequence, held):
             self.counters.duplicates += 1
             return None
-        if records is None:
-            source = self._node_ids.setdefault(source, source)
-            records = self._records[source] = Table()
-        head = _RECORD.pack(info.sequence, hashes.namespace_hash, hashes.name_hash)
-        records[track] = head + info.subscribe_data
+        made = self._made.pack(info)
+        self._latest = source, track, made
         if record is not None:
+            self._records[source].replace(track, made)
+            self._made.release(record)
             return SubscribeChange(info, added=True, first=False)
+        if (records := self._records.get(source)) is None:
+            records = self._records[source] = Packed()
+        records.insert(track, made)
         if held is not None:
             self._withdrawn.forget(source, track)
         self._count += 1
-        first = self._index(self._node_ids[source], track, hashes.namespace_hash)
+        first = self._index(source, track, hashes.namespace_hash)
         return SubscribeChange(info, added=True, first=first)
 
     def withdraw(self, info: SubscribeInfo, now: float) -> SubscribeChange | None:
@@ -118,7 +127,8 @@ class Subscribes:
         """
         source, track = info.source_node_id, info.track_hash.full_name_hash
         self._withdrawn.expire(now)
-        held = self.sequence(source, track)
+        record = self._record(source, track)
+        held = sequence_of(record) if record else self._withdrawn.get(source, track)
         if held is not None and not sequence_newer(info.sequence, held):
             self.counters.duplicates += 1
             return None
@@ -126,15 +136,21 @@ class Subscribes:
         return SubscribeChange(info, added=False, first=self.forget(source, track))
 
     def forget(self, source: NodeId, track: TrackKey) -> bool:
-        """Hold one no longer, though it goes on; whether no other source has the track now."""
-        records = self._records.get(source)
-        record = None if records is None else records.pop(track, None)
-        if records is None or record is None:
+        """Hold one no longer, though it may go on; whether no other source has the track now."""
+        record = self._record(source, track)
+        if record is None:
             return False
+        self._latest = None
         self._count -= 1
+        records = self._records[source]
+        records.pop(track)
         if not records:
-            del self._records[source], self._node_ids[source]
-        return self._unindex(source, track, record)
+            del self._records[source]
+        first = self._unindex(source, track, record)
+        if self._purging and not first:
+            first = not self._is_held(track)
+        self._made.release(record)
+        return first
 
     def purge_source(self, node_id: NodeId) -> None:
         """A node is gone, and all its subscribes; whatever it says when it is back is taken.
@@ -142,7 +158,7 @@ class Subscribes:
         It may have wanted a million tracks: `purged` tells which they are, some at a time.
         """
         self._withdrawn.forget_source(node_id)
-        self._node_ids.pop(node_id, None)
+        self._latest = None
         if records := self._records.pop(node_id, None):
             self._count -= len(records)
             self._purging.append((node_id, records))
@@ -155,10 +171,12 @@ class Subscribes:
             if not records:
                 self._purging.popleft()
                 continue
-            track, record = records.popitem()
+            key, record = records.popitem()
+            track = TrackKey(key)
             if not self.holds(source, track):
                 self._unindex(source, track, record)
-                found.append((source, _hashes(track, record)))
+                found.append((source, self._made.hashes(track, record)))
+            self._made.release(record)
         while self._purging and not self._purging[0][1]:
             self._purging.popleft()
         return found
@@ -191,36 +209,35 @@ class Subscribes:
         """The source and the track of every subscribe; the table may change meanwhile."""
         for source in tuple(self._records):
             for track in self._records.get(source, ()):
-                yield source, track
+                yield source, TrackKey(track)
 
     def get(self, source: NodeId, full_name_hash: TrackKey) -> SubscribeInfo | None:
         """The subscribe of a source to a track."""
-        records = self._records.get(source)
-        record = None if records is None else records.get(full_name_hash)
-        return None if record is None else _unpack(source, full_name_hash, record)
+        record = self._record(source, full_name_hash)
+        return None if record is None else self._made.unpack(source, full_name_hash, record)
 
     def holds(self, source: NodeId, full_name_hash: TrackKey) -> bool:
         """Whether a source wants a track."""
-        return full_name_hash in self._records.get(source, ())
+        return self._record(source, full_name_hash) is not None
 
     def track_hash(self, full_name_hash: TrackKey) -> TrackHash | None:
         """The hashes of a track that is wanted."""
-        for source in self._wanting(full_name_hash):
-            records = self._records.get(source)
-            record = None if records is None else records.get(full_name_hash)
+        for source in self._sources.get(full_name_hash):
+            record = self._record(NodeId(source), full_name_hash)
             if record is not None:
-                return _hashes(full_name_hash, record)
+                return self._made.hashes(full_name_hash, record)
         return None
 
     def sequence(self, source: NodeId, full_name_hash: TrackKey) -> int | None:
         """The last sequence seen, also of what was withdrawn lately."""
-        records = self._records.get(source)
-        record = None if records is None else records.get(full_name_hash)
-        return _sequence(record) if record else self._withdrawn.get(source, full_name_hash)
+        record = self._record(source, full_name_hash)
+        if record is None:
+            return self._withdrawn.get(source, full_name_hash)
+        return sequence_of(record)
 
     def sources(self, full_name_hash: TrackKey) -> frozenset[NodeId]:
         """The nodes that want a track."""
-        sources = frozenset(self._wanting(full_name_hash))
+        sources = cast("frozenset[NodeId]", self._sources.whole(full_name_hash))
         if self._purging:
             sources = frozenset(it for it in sources if self.holds(it, full_name_hash))
         return sources
@@ -231,10 +248,7 @@ class Subscribes:
 
     def in_namespace(self, namespace_hash: int) -> Iterator[TrackKey]:
         """The tracks of a namespace that are wanted; the table may change meanwhile."""
-        tracks = self._namespaces.get(namespace_hash, ())
-        if isinstance(tracks, Table):
-            return iter(tracks)
-        return iter((tracks,) if isinstance(tracks, int) else tuple(tracks))
+        return map(TrackKey, self._namespaces.get(namespace_hash))
 
     def count(self, source: NodeId) -> int:
         """How many tracks a node wants."""
@@ -242,79 +256,50 @@ class Subscribes:
 
     def of(self, source: NodeId) -> Iterator[TrackKey]:
         """The full name hashes of the tracks that a node wants; the table may change meanwhile."""
-        return iter(self._records.get(source, ()))
+        return map(TrackKey, self._records.get(source, ()))
 
     def of_source(self, node_id: NodeId) -> Iterator[SubscribeInfo]:
         """What a node wants; the table may change meanwhile."""
         records = self._records.get(node_id)
         for track, record in () if records is None else records.items():
-            yield _unpack(node_id, track, record)
+            yield self._made.unpack(node_id, TrackKey(track), record)
 
     def tracks(self) -> Iterator[TrackKey]:
         """The full name hash of every track that is wanted now."""
         purging = self.is_purging
-        for track in self._sources:
-            if not purging or self.sources(track):
+        for track in map(TrackKey, self._sources):
+            if not purging or self._is_held(track):
                 yield track
 
     # -- how it works ----------------------------------------------------------------------------
 
-    def _wanting(self, track: TrackKey) -> Collection[NodeId]:
-        sources = self._sources.get(track, ())
-        return (sources,) if isinstance(sources, int) else sources
+    def _record(self, source: NodeId, track: TrackKey) -> bytes | None:
+        latest = self._latest
+        if latest is not None and latest[1] == track and latest[0] == source:
+            return latest[2]
+        records = self._records.get(source)
+        record = None if records is None else records.get(track)
+        self._latest = source, track, record
+        return record
 
     def _index(self, source: NodeId, track: TrackKey, namespace_hash: int) -> bool:
         """Whether the track had no source before."""
-        sources = self._sources.get(track)
-        if sources is None:
-            self._sources[track] = source
-            tracks = self._namespaces.get(namespace_hash)
-            if tracks is None:
-                self._namespaces[namespace_hash] = track
-            elif isinstance(tracks, int):
-                self._namespaces[namespace_hash] = {tracks: None, track: None}
-            else:
-                tracks[track] = None
-                if len(tracks) == PART and isinstance(tracks, dict):
-                    self._namespaces[namespace_hash] = Table(tracks)
-        elif not isinstance(sources, int):
-            sources.add(source)
-        elif sources != source:  # or else it is being purged, and back
-            self._sources[track] = {sources, source}
-        return self.sources(track) == {source} if self._purging else sources is None
+        is_new = self._sources.add(track, source)
+        if is_new:
+            self._namespaces.add(namespace_hash, track)
+        return is_new or (bool(self._purging) and not self._is_held(track, besides=source))
 
     def _unindex(self, source: NodeId, track: TrackKey, record: bytes) -> bool:
-        """Whether the track has no source any more."""
-        sources = self._sources.get(track)
-        if isinstance(sources, set):
-            sources.discard(source)
-            if len(sources) == 1:
-                self._sources[track] = sources.pop()
-            return bool(self._purging) and not self.sources(track)
-        if sources != source:
-            return False
-        del self._sources[track]
-        namespace_hash = _hashes(track, record).namespace_hash
-        tracks = self._namespaces.get(namespace_hash)
-        if tracks is not None and not isinstance(tracks, int):
-            tracks.pop(track, None)
-        if tracks == track or not tracks:
-            self._namespaces.pop(namespace_hash, None)
-        return True
+        """Whether the track has no source any more, nor any that is being purged."""
+        is_last = self._sources.discard(track, source)
+        if is_last:
+            self._namespaces.discard(self._made.namespace_hash(record), track)
+        return is_last
 
-
-def _sequence(record: bytes) -> int:
-    return record[0] << 8 | record[1]
-
-
-def _hashes(track: TrackKey, record: bytes) -> TrackHash:
-    _, namespace_hash, name_hash = _RECORD.unpack_from(record)
-    return TrackHash(namespace_hash, name_hash, track)
-
-
-def _unpack(source: NodeId, track: TrackKey, record: bytes) -> SubscribeInfo:
-    data = record[_RECORD.size :]
-    return SubscribeInfo(_sequence(record), source, _hashes(track, record), data)
+    def _is_held(self, track: TrackKey, besides: NodeId | None = None) -> bool:
+        """Whether a source wants a track that is not being purged, or has come back for it."""
+        sources = map(NodeId, self._sources.get(track))
+        return any(it != besides and self.holds(it, track) for it in sources)
 
 
 class SeenSubscribes:

@@ -14,6 +14,8 @@ from itertools import compress
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from laps.packed import Packed
+from laps.packed_sets import PackedSets
 from laps.routing.forwarding import SnsIds
 from laps.tables import Table
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from laps.routing.forwarding import Fib
     from laps.tracks.tracks import Tracks
 
-CONTAINERS: Final = (dict, set, list, deque, Table, SnsIds)
+CONTAINERS: Final = (dict, set, list, deque, Table, Packed, PackedSets, SnsIds)
 
 # What a relay is made of is in these rooms; what is beside it is not looked into.
 ROOMS: Final = ("laps.edge.", "laps.relay.", "laps.tracks.", "laps.routing.", "laps.infobase.")

@@ -15,7 +15,16 @@ from laps.infobase.subscribes import (
     SubscribeChange,
     Subscribes,
 )
-from laps.types import NodeId, SubscribeInfo, TrackHash, TrackKey, sequence_newer
+from laps.types import (
+    NodeId,
+    SubscribeInfo,
+    TrackHash,
+    TrackKey,
+    TrackName,
+    hash_track,
+    sequence_newer,
+)
+from laps.wire.subscribe import encode_subscribe
 
 NEAR, FAR = NodeId(1 << 40), NodeId(2 << 40)
 SEVEN, EIGHT, NINE, TEN = map(TrackKey, (7, 8, 9, 10))
@@ -234,7 +243,11 @@ class Model:
 
 
 def by_key(infos: Iterator[SubscribeInfo]) -> list[SubscribeInfo]:
-    return sorted(infos, key=lambda info: (info.source_node_id, info.track_hash.full_name_hash))
+    return sorted(infos, key=by_key_of)
+
+
+def by_key_of(info: SubscribeInfo) -> tuple[NodeId, TrackKey]:
+    return info.source_node_id, info.track_hash.full_name_hash
 
 
 infos = st.builds(
@@ -268,6 +281,9 @@ def test_any_history_is_as_in_the_model(steps: list[tuple[str, SubscribeInfo, fl
             assert said == model.say(info, what == "add", now)
         assert by_key(iter(base)) == by_key(model.present())
         assert len(base) == len(list(model.present()))
+        key = source, info.track_hash.full_name_hash
+        held = next((it for it in model.present() if by_key_of(it) == key), None)
+        assert (base.get(*key), base.holds(*key)) == (held, held is not None)
         for track in {key[1] for key in model.words}:
             assert base.sources(track) == model.sources(track)
             assert (track in set(base.tracks())) == bool(model.sources(track))
@@ -282,6 +298,7 @@ def test_any_history_is_as_in_the_model(steps: list[tuple[str, SubscribeInfo, fl
     assert not base.is_purging
     assert [base.wants(track + 1) for track in (SEVEN, TrackKey(2**64 - 10))] == [False, False]
     assert (len(base), list(base), list(base.tracks()), base.next_expiry) == (0, [], [], None)
+    assert not len(base._made._forms)
 
 
 def test_what_a_node_that_is_gone_wanted_is_told_some_at_a_time(base: Subscribes) -> None:
@@ -315,6 +332,70 @@ def test_the_tracks_of_a_namespace_are_found(base: Subscribes) -> None:
     assert tuple(base.in_namespace(77)) == (SEVEN,)
     base.withdraw(replace(of(SEVEN, FAR), sequence=2), 0.0)
     assert (base.wants(77), tuple(base.in_namespace(77))) == (False, ())
+
+
+# -- many ------------------------------------------------------------------------------------------
+
+
+def message(number: int, node: int, sequence: int = 1) -> SubscribeInfo:
+    name = TrackName((b"conference", b"room-%d" % (number // 20)), b"camera-%d" % number)
+    return SubscribeInfo(
+        sequence, NodeId(node << 32), hash_track(name), encode_subscribe(name, number)
+    )
+
+
+def test_many_subscribes_of_many_nodes_come_back_as_they_came(base: Subscribes) -> None:
+    infos = [message(number, node) for number in range(60) for node in range(number + 1)]
+    for info in infos:
+        base.add(info, 0.0)
+    assert (by_key(iter(base)), len(base)) == (by_key(iter(infos)), len(infos))
+    for number in range(60):
+        track = message(number, 0).track_hash
+        assert base.sources(track.full_name_hash) == {NodeId(it << 32) for it in range(number + 1)}
+        assert base.track_hash(track.full_name_hash) == track
+        assert track.full_name_hash in set(base.in_namespace(track.namespace_hash))
+    assert len(base._made._forms) == 3
+    for node in range(0, 60, 2):
+        base.purge_source(NodeId(node << 32))
+    assert {int(source) >> 32 for source in base.sources(infos[-1].track_hash.full_name_hash)} == {
+        *range(1, 60, 2)
+    }
+    while base.is_purging:
+        assert len(base.purged(7)) <= 7
+    left = [info for info in infos if (info.source_node_id >> 32) % 2]
+    assert by_key(iter(base)) == by_key(iter(left))
+    changes = [base.withdraw(replace(info, sequence=2), 0.0) for info in left]
+    # Track 0 was wanted by node 0 alone.
+    assert sum(change is not None and change.first for change in changes) == 59
+    assert (len(base), list(base.tracks()), len(base._made._forms)) == (0, [], 0)
+
+
+def test_many_nodes_that_want_one_track_come_and_go(base: Subscribes) -> None:
+    infos = [message(1, node) for node in range(3000)]
+    track = infos[0].track_hash.full_name_hash
+    assert [node for node, info in enumerate(infos) if base.add(info, 0.0).first] == [0]  # type: ignore[union-attr]
+    assert base.sources(track) == {info.source_node_id for info in infos}
+    for info in infos[1:]:
+        base.withdraw(replace(info, sequence=2), 0.0)
+    assert base.sources(track) == {infos[0].source_node_id}
+
+
+def test_tracks_whose_hashes_differ_in_high_bits_only_are_kept_apart(base: Subscribes) -> None:
+    infos = [subscribe(1, track=TrackKey(number << 50)) for number in range(1000)]
+    for info in infos:
+        base.add(info, 0.0)
+    assert by_key(iter(base)) == infos
+    assert [base.get(NEAR, TrackKey(number << 50)) for number in range(1000)] == infos
+    assert purge(base, NEAR) == {number << 50 for number in range(1000)}
+
+
+def test_a_subscribe_of_65_kilobytes_is_held_once(base: Subscribes) -> None:
+    data = bytes(range(256)) * 255
+    infos = [subscribe(1, source, data=data) for source in (NEAR, FAR)]
+    for info in infos:
+        base.add(info, 0.0)
+    assert [base.get(source, SEVEN) for source in (NEAR, FAR)] == infos
+    assert len(base._made._forms) == 1
 
 
 # -- a relay that keeps none -----------------------------------------------------------------------

@@ -11,6 +11,8 @@ from msgspec import structs
 
 from laps.infobase import nodes as nodes_module
 from laps.infobase.nodes import Nodes
+from laps.packed import FULL
+from laps.packed_sets import MOST_IN_ARRAY
 from laps.relay import data as data_module
 from laps.relay.exchange import Exchange
 from laps.relay.journal import PathWatch
@@ -29,7 +31,7 @@ from laps.wire.peering import NodeInfoAdv, NodeInfoWd, SubscribeInfoAdv
 from support.relays import App, Net, subscribe_info, track_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sized
 
     from laps.relay.relay import Relay
     from laps.types import AnnounceInfo, TrackName
@@ -261,7 +263,7 @@ def test_tables_of_flows_and_tracks_have_no_large_part(
     wants(peer, "2:1", *(f"a/{number}" for number in range(count)))
     net.run()
     fib, tracks, subscribes = relay.fib, relay.tracks, relay.subscribes
-    large = [
+    large: list[Sized] = [
         fib._flows,
         *fib._by_target.values(),
         *fib._by_link.values(),
@@ -269,15 +271,19 @@ def test_tables_of_flows_and_tracks_have_no_large_part(
         tracks._tracks,
         *tracks.shared.asked._keys.values(),
         tracks.shared.asked._clients,
-        subscribes._sources,
-        *subscribes._records.values(),
-        *(it for it in subscribes._namespaces.values() if not isinstance(it, int)),
         *(link.confirmed for link in relay.links.peer_links.values()),
     ]
     assert [len(table) for table in large] == [count] * len(large)
     for table in large:
         assert isinstance(table, Table)
         assert max(map(len, table._parts)) < count
+    packed = [subscribes._sources._rows, *subscribes._records.values()]
+    assert [len(table) for table in packed] == [count, count]
+    for table in packed:
+        assert max(page[0] for block in table._blocks for page in block.values()) < 4 * FULL
+    (of_namespace,) = subscribes._namespaces._large.values()
+    assert len(of_namespace) == count
+    assert max(map(len, of_namespace._arrays)) <= MOST_IN_ARRAY
 
 
 # -- tracks ----------------------------------------------------------------------------------------

@@ -243,6 +243,12 @@ def policy_refusal(meaning: Meaning) -> policy.PolicyRefusal:
     )
 
 
+def subscribe_interest(meaning: Meaning) -> interest.SubscribeInterest:
+    nodes = node_ids(meaning["servers"]), node_ids(meaning["near"])
+    wants = interest.Wants[meaning["wants"]]
+    return interest.SubscribeInterest(wants, bool(number(meaning["serves"])), *nodes)
+
+
 SIMPLE: dict[str, Callable[[Meaning], peering.Message]] = {
     "AUTHORIZATION": lambda it: extensions.Authorization(bytes.fromhex(it["token"])),
     "SET_TERMS": set_terms,
@@ -279,12 +285,6 @@ def extension(meaning: Meaning) -> peering.Message:
             sent, last_hop = number(meaning["sent"]), parse_node_id(meaning["last_hop"])
             return extensions.RepairResponse(*route(meaning), sent, last_hop)
     raise AssertionError(f"no such message: {meaning['message']}")
-
-
-def subscribe_interest(meaning: Meaning) -> interest.SubscribeInterest:
-    nodes = node_ids(meaning["servers"]), node_ids(meaning["near"])
-    wants = interest.Wants[meaning["wants"]]
-    return interest.SubscribeInterest(wants, bool(number(meaning["serves"])), *nodes)
 
 
 def relayed(meaning: Meaning) -> tuple[int, NodeId, NodeId, int, bytes]:
