@@ -32,7 +32,7 @@ class Dialler:
     @property
     def contact(self) -> str:
         """Who is dialled, as its own advertisement names it."""
-        return self._hosts[1 - self._side].name
+        return self._hosts[1 - self._side].contact
 
     @property
     def is_due(self) -> bool:

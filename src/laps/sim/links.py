@@ -70,8 +70,8 @@ class Host(Protocol):
     "Whether its process stands still: it neither reads nor sends, and no time passes for it."
 
     @property
-    def name(self) -> str:
-        """As others dial it."""
+    def contact(self) -> str:
+        """As others dial it, whatever its id is by now."""
 
     @property
     def is_up(self) -> bool:

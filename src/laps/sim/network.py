@@ -173,7 +173,7 @@ class Network:
         return self._join(Link(a=a, b=b, delay_ms=1000 * delay_s), *wire)
 
     def _node_at(self, contact: str) -> SimNode | None:
-        return next((it for it in self.nodes.values() if it.name == contact), None)
+        return next((it for it in self.nodes.values() if it.contact == contact), None)
 
     # -- what goes wrong -------------------------------------------------------------------------
 

@@ -125,6 +125,11 @@ class SimNode:
         return self.clock.now + self._ahead_s
 
     @property
+    def contact(self) -> str:
+        """As others dial it, whatever its id is by now."""
+        return format_node_id(self.spec.id)
+
+    @property
     def name(self) -> str:
         """Its id, for people."""
         return format_node_id(self.node_id)
@@ -141,7 +146,7 @@ class SimNode:
         info = NodeInfo(
             id=self.node_id,
             type=RULES[self.role].node_type,
-            contact=self.name,
+            contact=self.contact,
             longitude=self.said[1],
             latitude=self.said[0],
         )

@@ -26,7 +26,7 @@ class Recorder:
 
     clock: Clock
     node_id: NodeId = ONE
-    name: str = "one"
+    contact: str = "one"
     passed: frozenset[NodeId] = frozenset()
     is_up: bool = True
     is_frozen: bool = False
