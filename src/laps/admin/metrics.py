@@ -20,10 +20,11 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.registry import Collector
 
 from laps.admin.answers import in_slices
-from laps.admin.rows import classes, decisions, network, relay, tracks
+from laps.admin.rows import classes, control, decisions, network, relay, tracks
 from laps.admin.rows.clients import origins, transport_of
 from laps.admin.rows.sources import carried_counts
 from laps.admin.schema.clients import OriginState
+from laps.admin.schema.control import Control
 from laps.admin.schema.decisions import ClassOfService, Demand
 from laps.admin.schema.fields import LABEL, Series
 from laps.admin.schema.network import Peer
@@ -76,6 +77,7 @@ def _labels_of(kind: type[Row]) -> list[str]:
 _NODE, _PLAN, _READY = series_of(Node), series_of(Plan), series_of(Ready)
 _PEER, _CACHE, _ORIGIN = series_of(Peer), series_of(Cache), series_of(OriginState)
 _DEMAND: Final = series_of(Demand)
+_CONTROL: Final = series_of(Control)
 _CLASS: Final = series_of(ClassOfService)
 _INFO: Final = _labels_of(Node)
 
@@ -193,6 +195,7 @@ class RelayCollector(Collector):
         yield from _of_one(_CACHE, "laps_cache", tracks.cache(here, relay.Wall()))
         yield from self._classes()
         yield from _of_one(_DEMAND, "laps_demand", decisions.demand(here, relay.Wall()))
+        yield from _of_one(_CONTROL, "laps_control", control.control(here, relay.Wall()))
         closes = CounterMetricFamily(
             "laps_closed_connections",
             "Connections that ended, by kind (peer, client) and code.",

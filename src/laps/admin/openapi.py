@@ -10,6 +10,7 @@ import msgspec
 
 from laps.admin.auth import OPEN_PATHS
 from laps.admin.schema.clients import Clients, Closes, OneClient, Origins
+from laps.admin.schema.control import Control
 from laps.admin.schema.decisions import ClassesOfService, Demand, PolicyLines, Probes
 from laps.admin.schema.fields import ListPage, Page
 from laps.admin.schema.network import Announces, Nodes, OneNode, Peers, Subscribes
@@ -24,7 +25,7 @@ PAGES: Final[tuple[type[Page], ...]] = (
     Alive,
     Ready,
     *(Peers, Nodes, Subscribes, Announces, Tracks, Fib, NodeSets, Cache, Clients, Origins),
-    *(PolicyLines, Probes, ClassesOfService, Demand),
+    *(PolicyLines, Probes, ClassesOfService, Demand, Control),
     *(Closes, Events),
     *(OneNode, OneTrack, OneClient),
 )

@@ -10,10 +10,11 @@ from starlette.routing import Route
 
 from laps.admin import changes
 from laps.admin.answers import in_slices, json_answer, list_answer, number
-from laps.admin.rows import classes, clients, decisions, flows, network, relay, tracks
+from laps.admin.rows import classes, clients, control, decisions, flows, network, relay, tracks
 from laps.admin.rows.relay import Traffic, Wall
 from laps.admin.rows.texts import node_text
 from laps.admin.schema.clients import Clients, Closes, OneClient, Origins
+from laps.admin.schema.control import Control
 from laps.admin.schema.decisions import ClassesOfService, Demand, PolicyLines, Probes
 from laps.admin.schema.network import Announces, Nodes, OneNode, Peers, Subscribes
 from laps.admin.schema.relay import Alive, Counters, Events, Node, Ready
@@ -161,6 +162,11 @@ async def _demand(request: Request) -> Response:
     return list_answer(request, decisions.demand(here, wall), decisions.decisions(here, wall))
 
 
+async def _control(request: Request) -> Response:
+    here = _runner(request).relay
+    return list_answer(request, control.control(here, Wall()), control.peers(here))
+
+
 # -- clients ---------------------------------------------------------------------------------------
 
 
@@ -228,6 +234,7 @@ ROUTES: Final = [
     Route(Probes.path, _probes),
     Route(ClassesOfService.path, _classes),
     Route(Demand.path, _demand),
+    Route(Control.path, _control),
     Route(Clients.path, _clients),
     Route(OneClient.path, _one_client),
     Route(Origins.path, _origins),

@@ -9,6 +9,7 @@ import msgspec
 
 from laps import units
 from laps.admin.schema.clients import Clients, Closes, Origins
+from laps.admin.schema.control import Control
 from laps.admin.schema.decisions import (
     WIDEST_BPS,
     ClassesOfService,
@@ -486,6 +487,19 @@ VIEWS: Final = {
                 _text("why", "why", folds=True),
             ),
             ("kind", "node", "region", "contact"),
+        ),
+        View(
+            "control",
+            Control,
+            (
+                _text("node", "node"),
+                Column("server", lambda row: "yes" if row.get("serves") else ""),
+                _text("hears", "hears"),
+                _list("its servers", "servers"),
+                _count("announces", "announces"),
+                _count("holds of it", "holds"),
+            ),
+            ("node",),
         ),
         View(
             "origins",

@@ -24,6 +24,8 @@ def draw_track(story: TrackStory) -> list[Tree | Text]:
         head.append(f" ({story.hash})", "dim")
     if story.service:
         head.append(f", class {story.service}")
+    if story.servers:
+        head.append(f", its subscribes are held by {' '.join(story.servers)}")
     drawn: list[Tree | Text] = [head]
     for root in story.roots:
         tree = Tree(_root(root))

@@ -156,6 +156,7 @@ class _Walk:
         if row is not None:
             hop.publishers, hop.subscribers = row.publishers, row.subscribers
             self._story.service = self._story.service or row.service
+            self._story.servers = self._story.servers or row.servers
         hop.bytes_per_s = self._rates.get(node)
         hop.targets = by_number(targets)
         if above is None:

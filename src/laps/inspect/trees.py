@@ -110,6 +110,8 @@ class TrackStory:
     hash: str
     service: str = ""
     "Its class, where policy says one."
+    servers: list[str] = field(default_factory=list)
+    "The control servers that hold the subscribes to it."
     roots: list[Hop] = field(default_factory=list)
     "The relays that it comes from."
     notes: list[str] = field(default_factory=list)
@@ -123,6 +125,7 @@ class TrackStory:
             "track": self.track,
             "hash": self.hash,
             "class": self.service,
+            "servers": self.servers,
             "trees": [root.to_mapping() for root in self.roots],
             "notes": self.notes,
             "defects": self.defects,

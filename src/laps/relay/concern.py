@@ -131,9 +131,10 @@ class Concern:
         return any(it.interest is None for it in self._all.values())
 
     @property
-    def has_to_pass_on(self) -> bool:
-        """Whether a peer that is no server wants everything."""
-        return any(it.interest is None or not it.interest.serves for it in self._all.values())
+    def passing_on(self) -> Peer | None:
+        """A peer that is no server and wants everything, as it has to pass it on."""
+        peers = self._all.values()
+        return next((it for it in peers if it.interest is None or not it.interest.serves), None)
 
     def is_shared_with(
         self, peer: Peer, key: TrackKey, before: Collection[NodeId] | None = None

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Final
 from laps.relay.concern import Concern
 from laps.relay.roles import Role
 from laps.relay.servers import are_all_joined, are_joined, responsible
+from laps.types import format_node_id
 from laps.wire.interest import MAX_SERVERS, SubscribeInterest, Wants
 from laps.wire.peering import AnnounceInfoAdv, AnnounceInfoWd
 
@@ -70,6 +71,8 @@ class Interest:
         "Whether we hear only what concerns us, and pass nothing on."
         self.shares = False
         "Whether we are a control server, and hear only our share."
+        self.why = ""
+        "Why we hear everything, in an operator's words."
         self.near: tuple[NodeId, ...] = ()
         "Nodes whose subscribes concern us as well, to the tracks that are wanted here."
         self.known_servers: tuple[NodeId, ...] = ()
@@ -229,8 +232,8 @@ class Interest:
             self.concern.share_anew(servers)
         known = set(servers).union(*lists.values()) - {self._self_id}
         self.known_servers = () if self._is_stub else tuple(sorted(known)[:MAX_SERVERS])
-        is_served = self._may_be_served(servers, lists)
-        shares = self._serves and not self.concern.has_to_pass_on and are_all_joined(servers, lists)
+        self.why = self._against(servers, lists)
+        is_served, shares = not (self.why or self._serves), self._serves and not self.why
         if (is_served, shares) == (self.is_served, self.shares):
             self._turns_at = None
         elif self.is_served or self.shares:
@@ -256,22 +259,31 @@ class Interest:
             if self.concern.hears_all(peer):
                 self.concern.untold[peer] = ()
 
-    def _may_be_served(
-        self, servers: tuple[NodeId, ...], lists: dict[NodeId, tuple[NodeId, ...]]
-    ) -> bool:
-        if self._serves or self._reflects or self._is_stub or not servers:
-            return False
-        for peer in self._links.peers.values():
-            if peer.control is None or peer.is_stub:
-                continue
-            if not peer.control.link.extended:
-                return False
-            it = peer.interest
-            # Who has not said it yet is about to, and until then passes nothing on by us.
-            if it is not None and not it.serves and not set(it.servers).intersection(servers):
-                return False
+    def _against(self, servers: tuple[NodeId, ...], lists: dict[NodeId, tuple[NodeId, ...]]) -> str:
+        """Why we hear everything, in an operator's words; empty where we need not."""
+        if self._is_stub or self._reflects:
+            return "a Stub speaks with its Edge" if self._is_stub else "relay.reflect is set"
+        plain = [it for it in self._links.peers.values() if self._is_plain(it)]
+        if plain:
+            return f"{format_node_id(plain[0].node_id)} speaks the document's protocol alone"
+        if self._serves:
+            if (peer := self.concern.passing_on) is not None:
+                return f"{format_node_id(peer.node_id)} hears everything"
+            return "" if are_all_joined(servers, lists) else "two servers have no session"
+        if not servers:
+            return "there is no control server"
+        for node_id, named in lists.items():
+            if node_id not in servers and not set(named).intersection(servers):
+                return f"{format_node_id(node_id)} is served by none of our control servers"
         reached = set(servers).union(*(lists[it] for it in servers))
-        return reached.issuperset(self.known_servers) and are_joined(servers, lists)
+        for node_id in self.known_servers:
+            if node_id not in reached:
+                return f"none of our control servers has a session with {format_node_id(node_id)}"
+        return "" if are_joined(servers, lists) else "our control servers have no sessions"
+
+    def _is_plain(self, peer: Peer) -> bool:
+        control = peer.control
+        return control is not None and not control.link.extended and not peer.is_stub
 
     # -- what we say -------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import asdict
 
+from laps.admin.rows.control import keepers
 from laps.admin.rows.network import path_row
 from laps.admin.rows.sources import (
     cached_keys,
@@ -102,6 +103,7 @@ def one_track(relay: Relay, key: TrackKey, wall: Wall) -> OneTrack | None:
         node=node_text(relay.id),
         at=wall.now,
         wanted_by=node_texts(relay.subscribes.sources(key)),
+        servers=keepers(relay, key),
         hops=[
             _hop(relay, flow, target, wall)
             for (target, _), flow in sorted(hops.items(), key=lambda item: item[0][0])

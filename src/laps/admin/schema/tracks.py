@@ -84,7 +84,8 @@ class OneTrack(Track, Page, frozen=True, kw_only=True):
 
     node: Answering = ""
     at: At = 0.0
-    wanted_by: Annotated[list[str], says("Every s-relay that subscribes to it.")] = []
+    wanted_by: Annotated[list[str], says("Every s-relay that subscribes, as far as we hear.")] = []
+    servers: Annotated[list[str], says("Control servers that hold our subscribe to it.")] = []
     hops: Annotated[list[Hop], says("The way to each target.")] = []
 
 
