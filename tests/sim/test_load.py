@@ -128,8 +128,9 @@ def come_to_rest(regions: int, edges: int, vias: int, seed: int, left: float) ->
     """
     loaded = Loaded(regions, edges, vias, seed)
     network, tracks = loaded.network, regions * edges
-    pairs = Pairs(network)
     network.run(12.0)
+    # What is published while two hundred relays hear of one another may still be on a way that ends.
+    pairs = Pairs(network)
     pairs.look(None)
     worst, over = max(map(loaded.wanted_of, loaded.vias)), loaded.over
     moved = loaded.run(SETTLE_S)
