@@ -51,14 +51,15 @@ class Confirming:
         if not added:
             self.forget(peer, key)
             return
-        peer_link.confirmed[key] = None
+        if key not in peer_link.confirmed:
+            peer_link.confirmed.insert(key, b"")
         if peer.confirm_at is not None and self._subscribes.holds(peer.node_id, key):
             peer.confirm_at = now + self._confirm_s
 
     def forget(self, peer: Peer | None, key: TrackKey) -> None:
         """What a peer said of a track is not for us any more."""
         for link in () if peer is None else peer.links.values():
-            link.confirmed.pop(key, None)
+            link.confirmed.pop(key)
 
     def _confirm(self, peer: Peer, now: float) -> None:
         if peer.confirm_at is None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from laps.auth.bounds import holds
 from laps.errors import ConnectResponseNotReceived, LocalProtocolError
+from laps.packed import Packed
 from laps.relay.outbox import Outbox
 from laps.tables import Table
 from laps.types import DataDirection, NodeType, PeerMode, format_node_id
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from laps.routing.flows import SnsUpdate
     from laps.sessions.peer import Effect, PeerSession, SendControl
     from laps.sessions.peer import Event as SessionEvent
-    from laps.types import AnnounceInfo, NodeId, NodeInfo, SnsId, TrackKey
+    from laps.types import AnnounceInfo, NodeId, NodeInfo, SnsId
     from laps.wire.interest import SubscribeInterest
     from laps.wire.peering import Message
 
@@ -75,7 +76,7 @@ class PeerLink:
     "When the peer first sent a node on it."
     late: dict[NodeId, NodeInfo] = field(default_factory=dict)
     "The nodes received on it after the peer had moved control away, kept until that link closes."
-    confirmed: Table[TrackKey, None] = field(default_factory=Table)
+    confirmed: Packed = field(default_factory=Packed)
     "The tracks that the peer itself has subscribed to on this link."
     offered: Table[Names, None] = field(default_factory=Table)
     "The namespaces and tracks that it has offered on it."

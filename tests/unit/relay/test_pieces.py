@@ -271,14 +271,14 @@ def test_tables_of_flows_and_tracks_have_no_large_part(
         tracks._tracks,
         *tracks.shared.asked._keys.values(),
         tracks.shared.asked._clients,
-        *(link.confirmed for link in relay.links.peer_links.values()),
     ]
     assert [len(table) for table in large] == [count] * len(large)
     for table in large:
         assert isinstance(table, Table)
         assert max(map(len, table._parts)) < count
-    packed = [subscribes._sources._rows, *subscribes._records.values()]
-    assert [len(table) for table in packed] == [count, count]
+    confirmed = [link.confirmed for link in relay.links.peer_links.values()]
+    packed = [subscribes._sources._rows, *subscribes._records.values(), *confirmed]
+    assert [len(table) for table in packed] == [count] * len(packed)
     for table in packed:
         assert max(page[0] for block in table._blocks for page in block.values()) < 4 * FULL
     (of_namespace,) = subscribes._namespaces._large.values()
