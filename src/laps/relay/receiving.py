@@ -19,6 +19,7 @@ from laps.wire.extensions import (
     SetPressed,
     SetSilent,
 )
+from laps.wire.node_lists import NodeListAdv, NodeListWd
 from laps.wire.peering import (
     AnnounceInfoAdv,
     AnnounceInfoWd,
@@ -122,7 +123,12 @@ class Receiving:
         match message:
             case NodeInfoAdv(info) | NodeInfoWd(info) if takes_control and not peer.is_stub:
                 added = isinstance(message, NodeInfoAdv)
-                self._paths.node_said(peer, peer_link, info, added=added, now=now)
+                self._paths.nodes_said(peer, peer_link, (info,), added=added, now=now)
+            case NodeListAdv(infos) if takes_control and not peer.is_stub:
+                allowed = self._claims.allowed_ways(peer_link, peer, infos, now)
+                self._paths.nodes_said(peer, peer_link, allowed, added=True, now=now)
+            case NodeListWd(infos) if takes_control and not peer.is_stub:
+                self._paths.nodes_said(peer, peer_link, infos, added=False, now=now)
             case SubscribeInfoAdv(info) | SubscribeInfoWd(info) if takes_control:
                 added = isinstance(message, SubscribeInfoAdv)
                 self._subscribes.receive(peer_link, peer, info, stub, added=added, now=now)

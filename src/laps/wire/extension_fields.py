@@ -23,6 +23,8 @@ class ExtensionType(IntEnum):
     NODE_SILENT = 75
     SET_TERMS = 76
     POLICY_REFUSAL = 77
+    NODE_LIST_ADV = 80
+    NODE_LIST_WD = 81
 
 
 def check_most(what: str, size: int, most: int) -> None:

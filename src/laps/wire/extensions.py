@@ -32,6 +32,7 @@ from laps.wire.extension_fields import (
     encode_text,
 )
 from laps.wire.metric_fields import MetricFields, decode_metric_fields, encode_metric_fields
+from laps.wire.node_lists import NODE_LIST_CODECS
 from laps.wire.peering import CODECS, Codec, Message
 from laps.wire.policy import POLICY_CODECS, PolicyRefusal
 
@@ -560,6 +561,7 @@ EXTENDED_CODECS: Mapping[int, Codec] = {
             Codec(
                 NodeSilent, lambda message: struct.pack(">Q", message.node_id), _decode_node_silent
             ),
+            *NODE_LIST_CODECS,
             *POLICY_CODECS,
         )
     },

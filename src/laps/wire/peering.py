@@ -19,12 +19,12 @@ from laps.types import (
     DataDirection,
     NodeId,
     NodeInfo,
-    NodePathItem,
     NodeType,
     PeerMode,
     SnsId,
     SubscribeInfo,
     TrackHash,
+    path_item,
 )
 from laps.wire.buffer import Cursor, encode_varint
 
@@ -170,7 +170,7 @@ MAX_CONTACT_BYTES: Final = 1024
 MAX_PATH_NODES: Final = 255
 
 # So many nodes are remembered as they were written last.
-MOST_REMEMBERED: Final = 1024
+MOST_REMEMBERED: Final = 4096
 
 
 def _check_contact(length: int) -> None:
@@ -193,7 +193,8 @@ def _check_position(longitude: float, latitude: float) -> None:
 
 
 @lru_cache(maxsize=MOST_REMEMBERED)  # each peer is told the same of a node
-def _encode_node_info(info: NodeInfo, mode: bytes = b"") -> bytes:
+def encode_node_info(info: NodeInfo, mode: bytes = b"") -> bytes:
+    """What is said of a node; `mode` stands after the type, in CONNECT alone."""
     _check_position(info.longitude, info.latitude)
     contact = info.contact.encode()
     _check_contact(len(contact))
@@ -210,7 +211,8 @@ def _encode_node_info(info: NodeInfo, mode: bytes = b"") -> bytes:
     )
 
 
-def _decode_node_info(cursor: Cursor) -> NodeInfo:
+def decode_node_info(cursor: Cursor) -> NodeInfo:
+    """What `encode_node_info` wrote, to the end of the bytes."""
     node_id, number = _NODE.unpack(cursor.take(_NODE.size, "id and type"))
     node_type = _decode_enum(NodeType, number, "node type")
     return _decode_node_info_rest(cursor, node_id, node_type)
@@ -228,7 +230,7 @@ def _decode_node_info_rest(cursor: Cursor, node_id: NodeId, node_type: NodeType)
     if odd := cursor.remaining % _PATH_ITEM.size:
         raise InvalidEncoding(f"node_path is not a multiple of 16 bytes: {odd} left over")
     _check_path(cursor.remaining // _PATH_ITEM.size)
-    path = tuple(starmap(NodePathItem, _PATH_ITEM.iter_unpack(cursor.rest())))
+    path = tuple(starmap(path_item, _PATH_ITEM.iter_unpack(cursor.rest())))
     return NodeInfo(node_id, node_type, contact, longitude, latitude, path)
 
 
@@ -238,7 +240,7 @@ def _decode_node_info_rest(cursor: Cursor, node_id: NodeId, node_type: NodeType)
 
 def _encode_connect(message: Connect) -> bytes:
     mode = struct.pack(">B", message.data_direction)
-    return struct.pack(">B", message.peer_mode) + _encode_node_info(message.node_info, mode)
+    return struct.pack(">B", message.peer_mode) + encode_node_info(message.node_info, mode)
 
 
 def _decode_connect(cursor: Cursor) -> Connect:
@@ -266,14 +268,14 @@ def _check_response(code: int, has_node_info: bool) -> None:
 def _encode_connect_response(message: ConnectResponse) -> bytes:
     _check_response(message.response_code, message.node_info is not None)
     code = struct.pack(">H", message.response_code)
-    return code if message.node_info is None else code + _encode_node_info(message.node_info)
+    return code if message.node_info is None else code + encode_node_info(message.node_info)
 
 
 def _decode_connect_response(cursor: Cursor) -> ConnectResponse:
     code = cursor.u16("response_code")
     _check_response(code, cursor.remaining > 0)
     if code == ResponseCode.OK:
-        return ConnectResponse(ResponseCode.OK, _decode_node_info(cursor))
+        return ConnectResponse(ResponseCode.OK, decode_node_info(cursor))
     return ConnectResponse(ResponseCode(code) if code in _RESPONSE_CODES else code, None)
 
 
@@ -282,7 +284,7 @@ def _decode_connect_response(cursor: Cursor) -> ConnectResponse:
 
 
 def _encode_node(message: NodeInfoAdv | NodeInfoWd) -> bytes:
-    return _encode_node_info(message.node_info)
+    return encode_node_info(message.node_info)
 
 
 # SUBSCRIBE_INFO_ADV, SUBSCRIBE_INFO_WD
@@ -379,11 +381,11 @@ CODECS: Mapping[int, Codec] = {
         Codec(
             NodeInfoAdv,
             _encode_node,
-            lambda body: NodeInfoAdv(_decode_node_info(body)),
+            lambda body: NodeInfoAdv(decode_node_info(body)),
             recurs=True,
         ),
         Codec(
-            NodeInfoWd, _encode_node, lambda body: NodeInfoWd(_decode_node_info(body)), recurs=True
+            NodeInfoWd, _encode_node, lambda body: NodeInfoWd(decode_node_info(body)), recurs=True
         ),
         Codec(
             SubscribeInfoAdv,
