@@ -561,8 +561,8 @@ EXTENDED_CODECS: Mapping[int, Codec] = {
             Codec(
                 NodeSilent, lambda message: struct.pack(">Q", message.node_id), _decode_node_silent
             ),
-            *NODE_LIST_CODECS,
             *POLICY_CODECS,
+            *NODE_LIST_CODECS,
         )
     },
 }
