@@ -8,6 +8,7 @@
   knows a way to a node forgets its subscribes; whoever is told of it again, or tells of it again,
   is told of them again. So there is nothing to repair after a partition.
 - All of it is sent as the link has room for it (`outbox`), but for withdrawals of nodes.
+- A peer that has extensions is told of many nodes in lists.
 - Advertisements gather for a while. Withdrawals do not wait, and neither does the news that our way
   to a node now leads through the peer that we had advertised it to, or has become longer: whoever
   still believes in the old one may send us what we send to him, and a loop would last as long.
@@ -176,11 +177,14 @@ class Exchange:
                     new.append(node_id)
             if infos:
                 yield NodeInfoAdv(infos[0]) if len(infos) == 1 else NodeListAdv(tuple(infos))
-            for node_id in new if peer.control is not None else ():
-                page = self._subscribes_of(peer, node_id)
-                peer.control.outbox.keep_page(_page(node_id), page)
+            for node_id in new:
+                # What comes from now on of a node that has said nothing is passed on as it comes.
+                if peer.control is not None and self._subscribes.count(node_id):
+                    page = self._subscribes_of(peer, node_id)
+                    peer.control.outbox.keep_page(_page(node_id), page)
                 self._extensions.telling.advertised(peer, node_id)
             yield from repeat(None, len(looked) - len(infos))
+        peer.unadvertised = {}  # a dict keeps the room of all that it ever held
 
     def _tell_subscribes(self, peer: Peer, source: NodeId) -> None:
         """Tell a peer all that a node subscribes to."""

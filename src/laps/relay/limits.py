@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from laps.errors import LimitExceeded
 from laps.types import format_node_id
-from laps.wire.node_lists import NodeListAdv
 from laps.wire.extensions import NamespaceInfoAdv
+from laps.wire.node_lists import NodeListAdv
 from laps.wire.peering import AnnounceInfoAdv, NodeInfoAdv, SubscribeInfoAdv, SubscribeNodeSetAdv
 
 if TYPE_CHECKING:

@@ -74,13 +74,16 @@ class Paths:
         if peer_link.first_node_at is None:
             peer_link.first_node_at = now
         links = [peer_link] if left else list(peer.links.values())
-        changed, same, claimed = [], [], []
+        changed: list[NodeId] = []
+        same: list[NodeId] = []
+        claimed: list[NodeId] = []
         for info in infos:
-            if added and not peer.knows(info.id):
+            had_way = peer.has_said(info.id)
+            if added and not had_way and info.id not in peer.told:
                 claimed.append(info.id)
             is_another = self._node_said(peer_link, links, info, added=added)
             (changed if is_another else same).append(info.id)
-            if not added:
+            if had_way and not added:
                 self._extensions.telling.way_lost(peer, info.id)
         if changed:
             self.changed(dict.fromkeys(changed), now)

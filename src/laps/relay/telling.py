@@ -53,7 +53,8 @@ class Telling:
 
     def advertised(self, peer: Peer, node_id: NodeId) -> None:
         """A peer has just been told of a node that it did not know of by us."""
-        if self._hears(peer) and peer.control is not None:
+        has_said = self._metrics.get(node_id) or self._namespaces.count(node_id)
+        if has_said and self._hears(peer) and peer.control is not None:
             peer.control.outbox.keep_page(_page(node_id), self._all_of(peer, node_id))
 
     def _hears(self, peer: Peer) -> bool:

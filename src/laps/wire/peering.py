@@ -19,6 +19,7 @@ from laps.types import (
     DataDirection,
     NodeId,
     NodeInfo,
+    NodePathItem,
     NodeType,
     PeerMode,
     SnsId,
@@ -213,12 +214,23 @@ def encode_node_info(info: NodeInfo, mode: bytes = b"") -> bytes:
 
 def decode_node_info(cursor: Cursor) -> NodeInfo:
     """What `encode_node_info` wrote, to the end of the bytes."""
+    start = cursor.offset
+    cursor.take(_NODE.size, "id and type")
+    cursor.take(cursor.varint("contact_len"), "contact")
+    cursor.take(_POSITION.size, "longitude and latitude")
+    fields = _decode_node(bytes(cursor.view[start : cursor.offset]))
+    return NodeInfo(*fields, _decode_path(cursor))
+
+
+@lru_cache(maxsize=MOST_REMEMBERED)  # each neighbour says the same of a node, but for the path
+def _decode_node(data: bytes) -> tuple[NodeId, NodeType, str, float, float]:
+    cursor = Cursor(memoryview(data), whole=True)
     node_id, number = _NODE.unpack(cursor.take(_NODE.size, "id and type"))
     node_type = _decode_enum(NodeType, number, "node type")
-    return _decode_node_info_rest(cursor, node_id, node_type)
+    return node_id, node_type, *_decode_place(cursor)
 
 
-def _decode_node_info_rest(cursor: Cursor, node_id: NodeId, node_type: NodeType) -> NodeInfo:
+def _decode_place(cursor: Cursor) -> tuple[str, float, float]:
     contact_len = cursor.varint("contact_len")
     _check_contact(contact_len)
     try:
@@ -227,11 +239,14 @@ def _decode_node_info_rest(cursor: Cursor, node_id: NodeId, node_type: NodeType)
         raise InvalidEncoding(f"contact is not UTF-8 at its byte {error.start}") from None
     longitude, latitude = _POSITION.unpack(cursor.take(_POSITION.size, "longitude and latitude"))
     _check_position(longitude, latitude)
+    return contact, longitude, latitude
+
+
+def _decode_path(cursor: Cursor) -> tuple[NodePathItem, ...]:
     if odd := cursor.remaining % _PATH_ITEM.size:
         raise InvalidEncoding(f"node_path is not a multiple of 16 bytes: {odd} left over")
     _check_path(cursor.remaining // _PATH_ITEM.size)
-    path = tuple(starmap(path_item, _PATH_ITEM.iter_unpack(cursor.rest())))
-    return NodeInfo(node_id, node_type, contact, longitude, latitude, path)
+    return tuple(starmap(path_item, _PATH_ITEM.iter_unpack(cursor.rest())))
 
 
 # CONNECT
@@ -248,7 +263,9 @@ def _decode_connect(cursor: Cursor) -> Connect:
     node_id = NodeId(cursor.u64("id"))
     node_type = _decode_enum(NodeType, cursor.u8("type"), "node type")
     direction = _decode_enum(DataDirection, cursor.u8("mode"), "data direction")
-    return Connect(peer_mode, direction, _decode_node_info_rest(cursor, node_id, node_type))
+    place = _decode_place(cursor)
+    info = NodeInfo(node_id, node_type, *place, _decode_path(cursor))
+    return Connect(peer_mode, direction, info)
 
 
 # CONNECT_RESPONSE
