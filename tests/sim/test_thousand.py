@@ -6,6 +6,7 @@ import gc
 import resource
 import time
 from collections import Counter
+from operator import ne
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -53,8 +54,9 @@ def node_messages(network: Network) -> int:
 
 
 def unknown(network: Network) -> list[str]:
-    """Nodes that others do not know."""
-    ids = [node.node_id for node in network.nodes.values()]
+    """Nodes that others do not know, but for Control servers: no data reaches these."""
+    servers = {spec.id for spec in network.topology.nodes if spec.type == "control"}
+    ids = [node.node_id for node in network.nodes.values() if node.node_id not in servers]
     found = []
     for node in network.nodes.values():
         assert node.relay is not None
@@ -129,24 +131,27 @@ def test_a_thousand_nodes_know_each_other_and_carry_tracks(
 def test_metrics_cross_few_links_more_than_there_are_nodes() -> None:
     """Every node has news all the time; each hears it by its own way to the node."""
     rng = Random(1)
-    network = started(generators.regions(4, 12, 12, control=0), load=rng.random)
-    network.run(15.0)
+    network = started(generators.regions(3, 8, 9, control=0), load=rng.random)
+    network.run(12.0)
     kind = ExtensionType.NODE_METRICS
-    before, told = sent(network)[kind], sequences(network)
+    before = sent(network)[kind]
     bytes_before = [traffic.bytes_by_type[kind] for _, _, traffic in network.traffic()]
-    network.run(20.0)
-    crossings = sent(network)[kind] - before
-    messages = sum(now - then for now, then in zip(sequences(network), told, strict=True))
+    messages = 0
+    for _ in range(20):  # a node tells nothing twice in half a second
+        told = sequences(network)
+        network.run(0.5)
+        messages += sum(map(ne, told, sequences(network)))
     most_bytes = max(
         traffic.bytes_by_type[kind] - was
         for (_, _, traffic), was in zip(network.traffic(), bytes_before, strict=True)
     )
-    assert messages > 5 * len(network.nodes)
-    # One for each other node would be a tree; all links both ways 2 * 100 or so.
-    assert crossings / messages < 1.5 * len(network.nodes)
-    assert 8 * most_bytes / 20.0 < 1_000_000
-    # Everybody has heard of the newest but for those that are under way.
-    assert stale(network) < len(network.nodes) ** 2 / 10
+    assert messages > 3 * len(network.nodes)
+    # Each is heard by all other nodes; over each link both ways it would be three times as often.
+    others = len(network.nodes) - 1
+    assert 0.9 * others < (sent(network)[kind] - before) / messages < 1.25 * others
+    assert 8 * most_bytes / 10.0 < 1_000_000
+    # All but what is under way is known everywhere.
+    assert stale(network) < others
 
 
 def sequences(network: Network) -> list[int]:
