@@ -12,8 +12,8 @@ from laps.wire.buffer import Cursor
 from laps.wire.extension_fields import ExtensionType, encode_bytes
 from laps.wire.peering import Codec, Message, decode_node_info, encode_node_info
 
-# As of other messages: what is said of a node comes again from other neighbours, in other lists.
-MOST_REMEMBERED: Final = 4096
+# What is said of a node comes again in other lists, as a session begins anew: a few megabytes.
+MOST_REMEMBERED: Final = 8192
 MAX_REMEMBERED_LENGTH: Final = 256
 
 
