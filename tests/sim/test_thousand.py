@@ -117,7 +117,7 @@ def test_a_thousand_nodes_know_each_other_and_carry_tracks(
         )
     assert unknown(network) == []
     assert node_messages(network) / (2 * len(network.cables)) < 40
-    assert came_up.total() < 900_000
+    assert came_up.total() < 400_000
     since = network.now
     network.run(4.0)
     assert check_always(network) == []
@@ -148,7 +148,7 @@ def test_metrics_cross_few_links_more_than_there_are_nodes() -> None:
     assert messages > 3 * len(network.nodes)
     # Each is heard by all other nodes; over each link both ways it would be three times as often.
     others = len(network.nodes) - 1
-    assert 0.9 * others < (sent(network)[kind] - before) / messages < 1.25 * others
+    assert 0.9 * others < (sent(network)[kind] - before) / messages < 1.5 * others
     assert 8 * most_bytes / 10.0 < 1_000_000
     # All but what is under way is known everywhere.
     assert stale(network) < others

@@ -4,9 +4,10 @@ They go where their node is advertised, right after the advertisement, and as th
 them (`outbox`).
 
 Metrics come again and again, of every node. So each relay hears them by its own way to the node
-alone: a peer that has told us of the node goes by another relay than us, which passes them on, and
-when it takes that back it goes by us, and is sent what holds by then. As relays that know no
-metrics may be on its way, it is sent one in a few all the same.
+alone: a peer that has told us of the node, with others on the way, goes by another relay than us,
+which passes them on. When it takes that back it goes by us, and is sent what holds by then. A peer
+of the node itself may have data alone from it. As relays that know no metrics may be on the way of
+others, they are sent one in a few all the same.
 """
 
 from __future__ import annotations
@@ -106,8 +107,11 @@ class Telling:
 
     def _is_spared(self, peer: Peer, metrics: NodeMetrics) -> bool:
         """Whether a peer hears metrics by another way than us."""
-        turn = metrics.sequence + metrics.source_node_id + self._self_id + peer.node_id
-        return turn % SPARED != 0 and peer.has_said(metrics.source_node_id)
+        source = metrics.source_node_id
+        if not (metrics.sequence + source + self._self_id + peer.node_id) % SPARED:
+            return False
+        ways = (link.heard.get(source) for link in peer.links.values())
+        return any(way is not None and len(way.path) > 1 for way in ways)
 
     def say(self, peer: Peer, source: NodeId, message: Message) -> None:
         """Send the latest of metrics or of a namespace, as soon as there is room."""

@@ -12,7 +12,7 @@ from laps.infobase.namespaces import NamespaceChange
 from laps.relay.extensions import PeerLeaving
 from laps.relay.roles import Role
 from laps.relay.telling import SPARED
-from laps.types import NamespaceInfo, NodeId, NodeInfo, NodeType, PeerMode, SnsId
+from laps.types import NamespaceInfo, NodeId, NodeInfo, NodePathItem, NodeType, PeerMode, SnsId
 from laps.wire.extensions import (
     MAX_NAMESPACE_PARTS,
     GoAway,
@@ -70,7 +70,7 @@ def test_a_peer_that_has_another_way_to_a_node_is_spared_most_of_its_metrics(wor
     north, south = world.peer(NORTH), world.peer(SOUTH)
     world.reach(FAR, north)
     world.advertise(FAR, south)
-    said_by_south(south)
+    heard(south)[FAR] = beyond(south, FAR)
     for sequence in range(1, 2 * SPARED + 1):
         world.extensions.receive(north, NodeMetricsAdv(metrics(sequence)), world.now)
     assert len(world.said()) == 2
@@ -88,12 +88,11 @@ def test_a_peer_with_a_way_of_its_own_is_spared_what_is_held_of_a_node_as_well(
     world: World,
 ) -> None:
     north, south = world.peer(NORTH), world.peer(SOUTH)
-    said_by_south(south)
     spared = 0
     for number in range(SPARED):
         node = NodeId(1000 + number)
         world.reach(node, north)
-        heard(south)[node] = NodeInfo(node, NodeType.EDGE)
+        heard(south)[node] = beyond(south, node)
         world.extensions.receive(north, NodeMetricsAdv(metrics(1, node)), world.now)
         world.advertise(node, south)
         spared += not world.said()
@@ -106,8 +105,23 @@ def heard(peer: Peer) -> dict[NodeId, NodeInfo]:
     return peer.control.heard
 
 
-def said_by_south(south: Peer) -> None:
-    heard(south)[FAR] = NodeInfo(FAR, NodeType.EDGE)
+def beyond(peer: Peer, node: NodeId) -> NodeInfo:
+    """A way of a peer to a node, with another on it."""
+    path = NodePathItem(NodeId(90), 10), NodePathItem(peer.node_id, 10)
+    return NodeInfo(node, NodeType.EDGE, path=path)
+
+
+def test_a_peer_of_a_node_itself_may_hear_nothing_from_it_and_is_sent_its_metrics(
+    world: World,
+) -> None:
+    north, south = world.peer(NORTH), world.peer(SOUTH)
+    world.reach(FAR, north)
+    world.advertise(FAR, south)
+    path = (NodePathItem(SOUTH, 10),)
+    heard(south)[FAR] = NodeInfo(FAR, NodeType.EDGE, path=path)
+    for sequence in range(1, 9):
+        world.extensions.receive(north, NodeMetricsAdv(metrics(sequence)), world.now)
+    assert len(world.said()) == 8
 
 
 def test_a_node_receives_what_others_say_of_it(world: World) -> None:
