@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from operator import attrgetter
 from typing import Final, NamedTuple, NewType, Self
 
@@ -101,6 +102,10 @@ class NodePathItem(Struct, frozen=True, gc=False):
     """Smoothed round trip of the session the information came in by."""
 
 
+# Ways to most nodes go over the same few links: what is said of each of them is kept once.
+path_item: Final = lru_cache(maxsize=8192)(NodePathItem)
+
+
 _NODE_ID: Final = attrgetter("node_id")
 _SRTT_US: Final = attrgetter("srtt_us")
 
@@ -128,7 +133,7 @@ class NodeInfo(Struct, frozen=True, cache_hash=True, gc=False):
 
     def passed_on(self, node_id: NodeId, srtt_us: int) -> "NodeInfo":
         """As a node passes it on that received it by a session with this round trip."""
-        path = (*self.path, NodePathItem(node_id, srtt_us))
+        path = (*self.path, path_item(node_id, srtt_us))
         return NodeInfo(self.id, self.type, self.contact, self.longitude, self.latitude, path)
 
     def has_passed(self, node_id: NodeId) -> bool:

@@ -129,7 +129,7 @@ def come_to_rest(regions: int, edges: int, vias: int, seed: int, left: float) ->
     loaded = Loaded(regions, edges, vias, seed)
     network, tracks = loaded.network, regions * edges
     network.run(12.0)
-    # What is published while two hundred relays hear of one another may still be on a way that ends.
+    # What is published while relays hear of one another may be on a way that ends.
     pairs = Pairs(network)
     pairs.look(None)
     worst, over = max(map(loaded.wanted_of, loaded.vias)), loaded.over

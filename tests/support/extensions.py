@@ -146,7 +146,7 @@ class World:
         """These peers are told of a node."""
         for peer in peers:
             peer.told[node_id] = NodeInfo(node_id, NodeType.EDGE)
-            self.extensions.advertised(peer, node_id)
+            self.extensions.telling.advertised(peer, node_id)
             assert peer.control is not None
             self.links.pump(peer.control)
 

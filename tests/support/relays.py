@@ -361,7 +361,8 @@ class Puppet:
     def say(self, *messages: Message) -> None:
         """On the control stream of its last link."""
         for message in messages:
-            self.end.send_control(self.control, encode(message))
+            data = encode(message, codecs=EXTENDED_CODECS)
+            self.end.send_control(self.control, data)
         self.net.run()
 
     def say_bytes(self, data: bytes) -> None:

@@ -59,6 +59,9 @@ class Choice(Struct, frozen=True, gc=False):
     path: PathCandidate
     reason: str
     """In an operator's words."""
+    second: PathCandidate | None = None
+    """The best but for that one, if no other path can count before the two: as long as they stay,
+    a path that comes after them in a choice among three changes nothing."""
 
 
 class NodeChange(Struct, frozen=True):
@@ -87,8 +90,8 @@ class _Session:
     srtt_us: int
     opened_at: float
     carries_data: bool
-    node_ids: set[NodeId] = field(default_factory=set)
-    "The nodes this session leads to."
+    node_ids: dict[NodeId, None] = field(default_factory=dict)
+    "The nodes this session leads to; of a thousand a set takes twice the room."
 
 
 class Nodes:
@@ -158,9 +161,8 @@ class Nodes:
             return []
         changes = []
         for node_id in sorted(opened.node_ids):
-            paths = self._paths[node_id]
-            paths[session] = self._path(session, paths[session].info)
-            if change := self._reselect(node_id):
+            info = self._paths[node_id][session].info
+            if change := self._put(node_id, self._path(session, info)):
                 changes.append(change)
         return changes
 
@@ -214,9 +216,8 @@ class Nodes:
             return early
         if session in self._closed:
             del paths[session]
-        else:
-            paths[session] = self._path(session, path.info)
-        return self._reselect(node_id) is not None or early
+            return self._reselect(node_id) is not None or early
+        return self._put(node_id, self._path(session, path.info)) is not None or early
 
     def _settle_row(self, node_id: NodeId) -> None:
         """Somebody asks for a row before its turn: take out what closed sessions said."""
@@ -251,9 +252,8 @@ class Nodes:
         if held is not None and held.info == info:
             self.counters.duplicates += 1
             return None
-        paths[session] = self._path(session, info)
-        self._sessions[session].node_ids.add(info.id)
-        return self._reselect(info.id)
+        self._sessions[session].node_ids[info.id] = None
+        return self._put(info.id, self._path(session, info))
 
     def withdraw(self, session: SessionId, info: NodeInfo) -> NodeChange | None:
         """A session takes back what it said of a node, also if it names another path by now."""
@@ -321,7 +321,24 @@ class Nodes:
         paths = self._paths.get(node_id)
         if paths is None or paths.pop(session, None) is None:
             return None
-        self._sessions[session].node_ids.discard(node_id)
+        self._sessions[session].node_ids.pop(node_id, None)
+        best = self._best.get(node_id)
+        if best is not None and best.second is not None and _is_beside(best, session):
+            return None
+        return self._reselect(node_id)
+
+    def _put(self, node_id: NodeId, path: PathCandidate) -> NodeChange | None:
+        """A path is in its row, in place of what the session said before.
+
+        With hundreds of neighbours most are of no account, and to look at each takes as long as
+        there are others.
+        """
+        self._paths[node_id][path.session] = path
+        best = self._best.get(node_id)
+        if best is not None and best.second is not None and _is_beside(best, path.session):
+            among = self._select((best.path, best.second, path))
+            if among is not None and among.path is best.path and among.second is best.second:
+                return None
         return self._reselect(node_id)
 
     def _reselect(self, node_id: NodeId) -> NodeChange | None:
@@ -337,6 +354,12 @@ class Nodes:
             return None
         self.moved[node_id] = None
         return NodeChange(node_id, old, new)
+
+
+def _is_beside(best: Choice, session: SessionId) -> bool:
+    """Whether what a session says is neither the best nor the second."""
+    second = best.second
+    return best.path.session != session and (second is None or second.session != session)
 
 
 def _same(old: Choice | None, new: Choice | None) -> bool:

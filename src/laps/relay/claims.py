@@ -46,7 +46,7 @@ from laps.wire.peering import (
 from laps.wire.policy import PolicyRefusal
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Sequence
 
     from laps.auth.grants import Namespace
     from laps.auth.peers import Proven
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from laps.relay.proofs import PeerProofs
     from laps.relay.settings import RelayCounters
     from laps.relay.subscribes import SubscribeExchange
-    from laps.types import NodeId, TrackName
+    from laps.types import NodeId, NodeInfo, TrackName
     from laps.wire.extensions import Travelling
     from laps.wire.peering import Message
 
@@ -116,7 +116,7 @@ class Claims:
         elif isinstance(message, _TRAVELLING):
             problem = self._travelling_problem(peer, proven, message)
         elif isinstance(message, NodeInfoAdv):
-            problem = _way_problem(peer, proven, message)
+            problem = _way_problem(peer, proven, message.node_info)
         elif isinstance(message, AnnounceInfoAdv | AnnounceInfoWd):
             problem = _announce_problem(peer, proven, message)
         elif isinstance(message, SubscribeInterest):
@@ -127,6 +127,21 @@ class Claims:
         return not isinstance(message, _FLOODED) or self._is_first_hand(
             peer_link, peer, message, now
         )
+
+    def allowed_ways(
+        self, peer_link: PeerLink, peer: Peer, infos: Sequence[NodeInfo], now: float
+    ) -> Sequence[NodeInfo]:
+        """Those of many ways that a peer may tell of."""
+        proven = self._proofs.proven(peer_link.link.id)
+        if proven is None:
+            return infos
+        allowed = []
+        for info in infos:
+            if problem := _way_problem(peer, proven, info):
+                self._refuse(peer.node_id, problem, now)
+            else:
+                allowed.append(info)
+        return allowed
 
     # -- what is wrong -----------------------------------------------------------------------------
 
@@ -258,8 +273,7 @@ def _subject(message: Flooded) -> tuple[Subject, int]:
             return Subject(metrics.source_node_id, "metrics", None), metrics.sequence
 
 
-def _way_problem(peer: Peer, proven: Proven, message: NodeInfoAdv) -> str:
-    info = message.node_info
+def _way_problem(peer: Peer, proven: Proven, info: NodeInfo) -> str:
     node = format_node_id(info.id)
     if not info.path or info.path[-1].node_id != peer.node_id:
         return f"tells of a way to node {node} that does not lead by itself"

@@ -8,6 +8,7 @@
   knows a way to a node forgets its subscribes; whoever is told of it again, or tells of it again,
   is told of them again. So there is nothing to repair after a partition.
 - All of it is sent as the link has room for it (`outbox`), but for withdrawals of nodes.
+- A peer that has extensions is told of many nodes in lists.
 - Advertisements gather for a while. Withdrawals do not wait, and neither does the news that our way
   to a node now leads through the peer that we had advertised it to, or has become longer: whoever
   still believes in the old one may send us what we send to him, and a loop would last as long.
@@ -17,10 +18,12 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, Final
 
 from laps.relay.pieces import in_pieces
 from laps.types import NodeType
+from laps.wire.node_lists import NodeListAdv, NodeListWd
 from laps.wire.peering import (
     MAX_PATH_NODES,
     NodeInfoAdv,
@@ -50,6 +53,9 @@ SRTT_CHANGE_US: Final = 1000
 
 # A microsecond each. A network of many nodes is told to one peer after another.
 MOST_IN_A_TURN: Final = 2_000
+
+# Of a peer that takes lists: about as many bytes as a page writes at once.
+MOST_LISTED: Final = 100
 
 
 class Exchange:
@@ -96,21 +102,23 @@ class Exchange:
         """The best paths to these nodes may be others: withdraw now, advertise soon."""
         if self._is_stub:
             return
-        peers = self._control_peers()
-        for node_id in node_ids:
-            choice = self._nodes.best(node_id)
-            for peer in peers:
-                told = peer.told.get(node_id)
-                if told is None:
+        choices = {node_id: self._nodes.best(node_id) for node_id in node_ids}
+        for peer in self._control_peers():
+            gone, longer = [], []
+            for node_id, choice in choices.items():
+                if (told := peer.told.get(node_id)) is None:
                     continue
                 if choice is None or not self._may_tell(peer, node_id, choice):
-                    self._withdraw(peer, node_id)
-                elif choice.path.hops >= len(told.path):  # bad news travels fast
-                    self._advertise(peer, [node_id])
-            self._gathered[node_id] = None
-            if choice is None:
-                self._made.pop(node_id, None)
-        self.gather((), now)
+                    gone.append(node_id)
+                elif choice.path.hops >= len(told.path):
+                    longer.append(node_id)
+            # Bad news travels fast.
+            self._withdraw(peer, gone)
+            if longer:
+                self._advertise(peer, longer)
+        for node_id in [node_id for node_id, choice in choices.items() if choice is None]:
+            self._made.pop(node_id, None)
+        self.gather(choices, now)
 
     def share(self, most: int) -> int:
         """How many nodes may be told to every peer, if this many may be told to one."""
@@ -165,24 +173,39 @@ class Exchange:
             self._links.page(peer.control, "nodes", page, urgent=True, soon=soon)
 
     def _advertisements(self, peer: Peer) -> Iterator[Message | None]:
+        most = MOST_LISTED if peer.control is not None and peer.control.link.extended else 1
         while peer.unadvertised:
-            node_id = next(iter(peer.unadvertised))
-            del peer.unadvertised[node_id]
-            info, before = self._advertisement(peer, node_id), peer.told.get(node_id)
-            # Round trips are laid down by steps that are worth speaking of: any change is news, or
-            # two such steps would add up, and nodes beyond one link be told different ones of it.
-            if info is None or info is before or info == before:
-                yield None
-                continue
-            peer.told[node_id] = info
-            yield NodeInfoAdv(info)
-            if before is None and peer.control is not None:
-                if self._concern.hears_all(peer):
-                    page = self._subscribes_of(peer, node_id)
-                    peer.control.outbox.keep_page(_page(node_id), page)
-                elif self._concern.hears_some(peer):
-                    self._met.setdefault(node_id, {})[peer.node_id] = None
-                self._extensions.advertised(peer, node_id)
+            looked = list(islice(peer.unadvertised, most))
+            infos, new = [], []
+            for node_id in looked:
+                del peer.unadvertised[node_id]
+                info, before = self._advertisement(peer, node_id), peer.told.get(node_id)
+                # Round trips are laid down by steps that are worth speaking of: any change is news,
+                # or two such steps would add up, and nodes beyond one link be told different ones.
+                if info is None or info is before or info == before:
+                    continue
+                peer.told[node_id] = info
+                infos.append(info)
+                if before is None:
+                    new.append(node_id)
+            if infos:
+                yield NodeInfoAdv(infos[0]) if len(infos) == 1 else NodeListAdv(tuple(infos))
+            for node_id in new:
+                self._begin_telling(peer, node_id)
+                self._extensions.telling.advertised(peer, node_id)
+            yield from repeat(None, len(looked) - len(infos))
+        peer.unadvertised = {}  # a dict keeps the room of all that it ever held
+
+    def _begin_telling(self, peer: Peer, source: NodeId) -> None:
+        """A peer has just been told of a node: what it subscribes to waits for room."""
+        # What comes from now on of a node that has said nothing is passed on as it comes.
+        if peer.control is None or not self._subscribes.count(source):
+            return
+        if self._concern.hears_all(peer):
+            page = self._subscribes_of(peer, source)
+            peer.control.outbox.keep_page(_page(source), page)
+        elif self._concern.hears_some(peer):
+            self._met.setdefault(source, {})[peer.node_id] = None
 
     def _tell_subscribes(
         self, peer: Peer, source: NodeId, before: Collection[NodeId] | None = None
@@ -211,9 +234,15 @@ class Exchange:
             is_for = info is not None and self._concern.is_shared_with(peer, key, before)
             yield self._adv_for(peer, info) if info is not None and is_for else None
 
-    def _withdraw(self, peer: Peer, node_id: NodeId) -> None:
-        # It does not wait for room: whoever believes in the path may send data in a circle.
-        self._links.send(peer, NodeInfoWd(peer.told.pop(node_id)))
+    def _withdraw(self, peer: Peer, node_ids: Iterable[NodeId]) -> None:
+        # It does not wait for room: whoever believes in the paths may send data in a circle.
+        infos = [peer.told.pop(node_id) for node_id in node_ids]
+        if len(infos) > 1 and peer.control is not None and peer.control.link.extended:
+            for start in range(0, len(infos), MOST_LISTED):
+                self._links.send(peer, NodeListWd(tuple(infos[start : start + MOST_LISTED])))
+        else:
+            for info in infos:
+                self._links.send(peer, NodeInfoWd(info))
 
     def _advertisement(self, peer: Peer, node_id: NodeId) -> NodeInfo | None:
         """What to tell a peer of a node; None: nothing."""
@@ -250,8 +279,7 @@ class Exchange:
             if self._is_led(peer):
                 continue
             any_told = any_told or bool(peer.told)
-            for node_id in list(peer.told):
-                self._withdraw(peer, node_id)
+            self._withdraw(peer, list(peer.told))
         return any_told
 
     def _is_led(self, peer: Peer) -> bool:

@@ -114,7 +114,7 @@ class Extensions:
         self._events = events
         self._corrections = corrections
         self._epoch = epoch
-        self._telling = Telling(self_id, links, self.metrics, self.namespaces)
+        self.telling = Telling(self_id, links, self.metrics, self.namespaces)
         self._lost: set[NodeId] = set()
         "Peers of which a link was lost, while some way leads to them."
         self._confirming: dict[NodeId, _Confirming] = {}
@@ -142,7 +142,7 @@ class Extensions:
         control = peer.control
         if control is None or not control.link.extended or peer.is_stub:
             return
-        self._telling.begin(peer, control)
+        self.telling.begin(peer, control)
         if self._goaway is not None:
             self._links.send_on(control, self._goaway)
         if not self._is_stub:
@@ -152,10 +152,6 @@ class Extensions:
     def begin_stub(self, peer: Peer, now: float) -> None:
         """A Stub is there: tell it what there is."""
         self._stubs.begin(peer, now)
-
-    def advertised(self, peer: Peer, node_id: NodeId) -> None:
-        """A peer has just been told of a node that it did not know of by us."""
-        self._telling.advertised(peer, node_id)
 
     def receive(
         self,
@@ -203,7 +199,7 @@ class Extensions:
 
     def purge(self, node_id: NodeId, now: float) -> None:
         """No way leads to a node any more."""
-        self._telling.purge(node_id)
+        self.telling.purge(node_id)
         self._lost.discard(node_id)
         self._confirming.pop(node_id, None)
         if (gone := self.metrics.purge_source(node_id)) is not None:
@@ -384,9 +380,9 @@ class Extensions:
             return False
         if (change := self.metrics.add(metrics)) is not None:
             self._events.append(change)
-            self._telling.flood(NodeMetricsAdv(metrics), source, heard_from=peer)
+            self.telling.flood(NodeMetricsAdv(metrics), source, heard_from=peer)
         elif (held := self.metrics.get(source)) and held.sequence != metrics.sequence:
-            self._telling.say(peer, source, NodeMetricsAdv(held))
+            self.telling.say(peer, source, NodeMetricsAdv(held))
         return True
 
     def _namespace_heard(self, peer: Peer, info: NamespaceInfo, *, added: bool, now: float) -> bool:
@@ -405,11 +401,11 @@ class Extensions:
         source, names = info.source_node_id, (info.namespace, info.name)
         if (held := self.namespaces.get(source, names)) is not None:
             if held.sequence != info.sequence or not added:
-                self._telling.say(peer, source, NamespaceInfoAdv(held))
+                self.telling.say(peer, source, NamespaceInfoAdv(held))
         else:
             sequence = self.namespaces.sequence(source, names)
             if sequence is not None and sequence != info.sequence:
-                self._telling.say(peer, source, NamespaceInfoWd(replace(info, sequence=sequence)))
+                self.telling.say(peer, source, NamespaceInfoWd(replace(info, sequence=sequence)))
 
     def _correct_namespace(self, info: NamespaceInfo, *, added: bool, now: float) -> None:
         """Somebody speaks of what is offered here: if it is not so, or not from us, say what is."""
@@ -428,7 +424,7 @@ class Extensions:
             return False
         self._events.append(change)
         message = NamespaceInfoAdv(info) if added else NamespaceInfoWd(info)
-        self._telling.flood(message, info.source_node_id, heard_from)
+        self.telling.flood(message, info.source_node_id, heard_from)
         self._stubs.changed((info.namespace, info.name), now)
         return True
 
@@ -496,4 +492,4 @@ class Extensions:
         self._metrics_at = None
         if (change := self.metrics.add(metrics)) is not None:
             self._events.append(change)
-            self._telling.flood(NodeMetricsAdv(metrics), self._self_id, heard_from=None)
+            self.telling.flood(NodeMetricsAdv(metrics), self._self_id, heard_from=None)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from laps.errors import LimitExceeded
 from laps.types import format_node_id
 from laps.wire.extensions import NamespaceInfoAdv
+from laps.wire.node_lists import NodeListAdv
 from laps.wire.peering import AnnounceInfoAdv, NodeInfoAdv, SubscribeInfoAdv, SubscribeNodeSetAdv
 
 if TYPE_CHECKING:
@@ -68,6 +69,10 @@ class Limits:
                     self._require(peer, peer_link.namespaces_told, limits.namespaces, "namespaces")
             case NodeInfoAdv(info) if info.id not in peer_link.heard:
                 count = len(peer_link.heard) + len(peer_link.late) + 1
+                self._require(peer, count, limits.nodes, "nodes")
+            case NodeListAdv(infos):
+                count = len({info.id for info in infos} - peer_link.heard.keys())
+                count += len(peer_link.heard) + len(peer_link.late)
                 self._require(peer, count, limits.nodes, "nodes")
             case SubscribeNodeSetAdv():
                 count = self._ingress.count(peer_link.link.id) + 1

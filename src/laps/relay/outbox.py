@@ -98,6 +98,8 @@ class Outbox:
             if self._page is None:
                 key = next(iter(self._pages))
                 self._page = self._pages.pop(key)
+                if not self._pages:
+                    self._pages = {}  # a dict keeps the room of all that it ever held
             for message in self._page:
                 return message
             self._page = None

@@ -1,7 +1,8 @@
 """How often a node tells how it is doing, so that all nodes together do not fill the links.
 
-What a node says of itself crosses every link of the network, each way once at most. So what a link
-carries of it grows with the nodes, and each node has a part of it:
+What a node says of itself crosses every link of the network, each way once at most, and fewer of
+them where all relays know metrics (`telling`). So what a link carries of it grows with the nodes,
+and each node has a part of it:
 
     time between two messages = bits of a message * nodes / bits a second for all of them
 

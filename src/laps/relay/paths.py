@@ -57,44 +57,67 @@ class Paths:
         self._differing: dict[Peer, float] = {}
         "Peers whose round trip is another, and when that counts if it stays so."
 
-    def node_said(
-        self, peer: Peer, peer_link: PeerLink, info: NodeInfo, *, added: bool, now: float
+    def nodes_said(
+        self,
+        peer: Peer,
+        peer_link: PeerLink,
+        infos: Iterable[NodeInfo],
+        *,
+        added: bool,
+        now: float,
     ) -> None:
         """A peer says one thing of a node at a time, whichever of its links it now uses."""
         left = peer.has_left(peer_link, self._self_id, now)
         if left and added:
-            peer_link.late[info.id] = info
+            peer_link.late.update({info.id: info for info in infos})
             return
         if peer_link.first_node_at is None:
             peer_link.first_node_at = now
-        known = peer.knows(info.id)
         links = [peer_link] if left else list(peer.links.values())
+        changed: list[NodeId] = []
+        same: list[NodeId] = []
+        claimed: list[NodeId] = []
+        for info in infos:
+            had_way = peer.has_said(info.id)
+            if added and not had_way and info.id not in peer.told:
+                claimed.append(info.id)
+            is_another = self._node_said(peer_link, links, info, added=added)
+            (changed if is_another else same).append(info.id)
+            if had_way and not added:
+                self._extensions.telling.way_lost(peer, info.id)
+        if changed:
+            self.changed(dict.fromkeys(changed), now)
+        if same:
+            # The best way is as it was, but a plan may go by another, and what must not turn back.
+            self._fib.reroute(same, passing=not self._router.has_names)
+            self._sets.changed(now)
+        for node_id in claimed:
+            self._exchange.node_claimed(peer, node_id)
+
+    def _node_said(
+        self, peer_link: PeerLink, links: list[PeerLink], info: NodeInfo, *, added: bool
+    ) -> bool:
+        """Whether the best way to a node is another; `links` are those that count no more."""
         for link in links:
             link.late.pop(info.id, None)
         old = [link for link in links if link.heard.pop(info.id, None) is not None]
-        changes = []
+        is_another = False
         if added:
             peer_link.heard[info.id] = info
-            changes.append(self._nodes.add(peer_link.link.id, info))
+            is_another = self._nodes.add(peer_link.link.id, info) is not None
             old = [link for link in old if link is not peer_link]
         elif not old:
             old = [peer_link]
-        changes += [self._nodes.withdraw(link.link.id, info) for link in old]
-        if any(changes):
-            self.changed({info.id}, now)
-        else:
-            # The best way is as it was, but a plan may go by another, and what must not turn back.
-            self._fib.reroute([info.id], passing=not self._router.has_names)
-            self._sets.changed(now)
-        if added and not known:
-            self._exchange.node_claimed(peer, info.id)
+        for link in old:
+            is_another |= self._nodes.withdraw(link.link.id, info) is not None
+        return is_another
 
     def take_late(self, peer: Peer, now: float) -> None:
         """The link that control had moved to is closed: the peer may have moved back before us."""
         for peer_link in peer.links.values():
             late, peer_link.late = peer_link.late, {}
-            for info in late.values():
-                self.node_said(peer, peer_link, info, added=True, now=now)
+            if late:
+                self.nodes_said(peer, peer_link, late.values(), added=True, now=now)
 
     def linked(self, peer: Peer, touched: set[NodeId], now: float) -> None:
         """A peer has one link more, which leads to these nodes."""

@@ -198,7 +198,11 @@ class Peer:
 
     def knows(self, node_id: NodeId) -> bool:
         """Whether it has a way to a node: we told it, or it told us."""
-        return node_id in self.told or any(node_id in link.heard for link in self.links.values())
+        return node_id in self.told or self.has_said(node_id)
+
+    def has_said(self, node_id: NodeId) -> bool:
+        """Whether it has told us of a way to a node, which does not lead by us."""
+        return any(node_id in link.heard for link in self.links.values())
 
     def has_left(self, peer_link: PeerLink, self_id: NodeId, now: float) -> bool:
         """Whether a node received on a link now was sent before the peer moved control away.

@@ -20,6 +20,7 @@ from laps.wire.extensions import (
     SetSilent,
 )
 from laps.wire.interest import SubscribeInterest
+from laps.wire.node_lists import NodeListAdv, NodeListWd
 from laps.wire.peering import (
     AnnounceInfoAdv,
     AnnounceInfoWd,
@@ -33,7 +34,7 @@ from laps.wire.peering import (
 from laps.wire.policy import PolicyRefusal, SetTerms
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from laps.infobase.nodes import Nodes, SessionId
     from laps.infobase.subscribes import Subscribes
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from laps.relay.subscribes import SubscribeExchange
     from laps.relay.suspicion import Suspicion
     from laps.tracks.tracks import Tracks
+    from laps.types import NodeInfo
     from laps.wire.peering import Message
 
 
@@ -127,9 +129,10 @@ class Receiving:
         link = peer_link.link
         takes_control = peer_link.has_control
         match message:
-            case NodeInfoAdv(info) | NodeInfoWd(info) if takes_control and not peer.is_stub:
-                added = isinstance(message, NodeInfoAdv)
-                self._paths.node_said(peer, peer_link, info, added=added, now=now)
+            case NodeInfoAdv() | NodeInfoWd() | NodeListAdv() | NodeListWd() if (
+                takes_control and not peer.is_stub
+            ):
+                self._hear_of_nodes(peer_link, peer, message, now)
             case SubscribeInfoAdv(info) | SubscribeInfoWd(info) if takes_control:
                 added = isinstance(message, SubscribeInfoAdv)
                 self._subscribes.receive(peer_link, peer, info, stub, added=added, now=now)
@@ -180,6 +183,24 @@ class Receiving:
         taken = self._interest.announced(peer, info, added=added)
         self._exchange.tell_matching(peer)
         return taken
+
+    def _hear_of_nodes(
+        self,
+        peer_link: PeerLink,
+        peer: Peer,
+        message: NodeInfoAdv | NodeInfoWd | NodeListAdv | NodeListWd,
+        now: float,
+    ) -> None:
+        infos: Sequence[NodeInfo]
+        match message:
+            case NodeInfoAdv(info) | NodeInfoWd(info):
+                infos = (info,)
+            case NodeListAdv(infos):
+                infos = self._claims.allowed_ways(peer_link, peer, infos, now)
+            case NodeListWd(infos):
+                pass
+        added = isinstance(message, NodeInfoAdv | NodeListAdv)
+        self._paths.nodes_said(peer, peer_link, infos, added=added, now=now)
 
     def _hear_of_set(
         self, link: Link, message: SetTerms | SubscribeNodeSetAdv | SubscribeNodeSetWd, now: float

@@ -38,7 +38,7 @@ def select(
     reason = why(ranked[0], ranked[1]) if len(ranked) > 1 else "only path"
     if refused := len(candidates) - len(admitted):
         reason = f"{reason}; {refused} not admitted"
-    return Choice(ranked[0], reason)
+    return Choice(ranked[0], reason, ranked[1] if admit is None and len(ranked) > 1 else None)
 
 
 def preference(path: PathCandidate) -> tuple[bool, int, int, int, float, int]:

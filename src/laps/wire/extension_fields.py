@@ -24,6 +24,8 @@ class ExtensionType(IntEnum):
     SET_TERMS = 76
     POLICY_REFUSAL = 77
     SUBSCRIBE_INTEREST = 78
+    NODE_LIST_ADV = 80
+    NODE_LIST_WD = 81
 
 
 def check_most(what: str, size: int, most: int) -> None:

@@ -33,6 +33,7 @@ from laps.wire.extension_fields import (
 )
 from laps.wire.interest import INTEREST_CODECS
 from laps.wire.metric_fields import MetricFields, decode_metric_fields, encode_metric_fields
+from laps.wire.node_lists import NODE_LIST_CODECS
 from laps.wire.peering import CODECS, Codec, Message
 from laps.wire.policy import POLICY_CODECS, PolicyRefusal
 
@@ -563,6 +564,7 @@ EXTENDED_CODECS: Mapping[int, Codec] = {
             ),
             *POLICY_CODECS,
             *INTEREST_CODECS,
+            *NODE_LIST_CODECS,
         )
     },
 }

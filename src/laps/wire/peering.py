@@ -25,6 +25,7 @@ from laps.types import (
     SnsId,
     SubscribeInfo,
     TrackHash,
+    path_item,
 )
 from laps.wire.buffer import Cursor, encode_varint
 
@@ -170,7 +171,7 @@ MAX_CONTACT_BYTES: Final = 1024
 MAX_PATH_NODES: Final = 255
 
 # So many nodes are remembered as they were written last.
-MOST_REMEMBERED: Final = 1024
+MOST_REMEMBERED: Final = 4096
 
 
 def _check_contact(length: int) -> None:
@@ -193,7 +194,8 @@ def _check_position(longitude: float, latitude: float) -> None:
 
 
 @lru_cache(maxsize=MOST_REMEMBERED)  # each peer is told the same of a node
-def _encode_node_info(info: NodeInfo, mode: bytes = b"") -> bytes:
+def encode_node_info(info: NodeInfo, mode: bytes = b"") -> bytes:
+    """What is said of a node; `mode` stands after the type, in CONNECT alone."""
     _check_position(info.longitude, info.latitude)
     contact = info.contact.encode()
     _check_contact(len(contact))
@@ -210,13 +212,25 @@ def _encode_node_info(info: NodeInfo, mode: bytes = b"") -> bytes:
     )
 
 
-def _decode_node_info(cursor: Cursor) -> NodeInfo:
+def decode_node_info(cursor: Cursor) -> NodeInfo:
+    """What `encode_node_info` wrote, to the end of the bytes."""
+    start = cursor.offset
+    cursor.take(_NODE.size, "id and type")
+    cursor.take(cursor.varint("contact_len"), "contact")
+    cursor.take(_POSITION.size, "longitude and latitude")
+    fields = _decode_node(bytes(cursor.view[start : cursor.offset]))
+    return NodeInfo(*fields, _decode_path(cursor))
+
+
+@lru_cache(maxsize=MOST_REMEMBERED)  # each neighbour says the same of a node, but for the path
+def _decode_node(data: bytes) -> tuple[NodeId, NodeType, str, float, float]:
+    cursor = Cursor(memoryview(data), whole=True)
     node_id, number = _NODE.unpack(cursor.take(_NODE.size, "id and type"))
     node_type = _decode_enum(NodeType, number, "node type")
-    return _decode_node_info_rest(cursor, node_id, node_type)
+    return node_id, node_type, *_decode_place(cursor)
 
 
-def _decode_node_info_rest(cursor: Cursor, node_id: NodeId, node_type: NodeType) -> NodeInfo:
+def _decode_place(cursor: Cursor) -> tuple[str, float, float]:
     contact_len = cursor.varint("contact_len")
     _check_contact(contact_len)
     try:
@@ -225,11 +239,14 @@ def _decode_node_info_rest(cursor: Cursor, node_id: NodeId, node_type: NodeType)
         raise InvalidEncoding(f"contact is not UTF-8 at its byte {error.start}") from None
     longitude, latitude = _POSITION.unpack(cursor.take(_POSITION.size, "longitude and latitude"))
     _check_position(longitude, latitude)
+    return contact, longitude, latitude
+
+
+def _decode_path(cursor: Cursor) -> tuple[NodePathItem, ...]:
     if odd := cursor.remaining % _PATH_ITEM.size:
         raise InvalidEncoding(f"node_path is not a multiple of 16 bytes: {odd} left over")
     _check_path(cursor.remaining // _PATH_ITEM.size)
-    path = tuple(starmap(NodePathItem, _PATH_ITEM.iter_unpack(cursor.rest())))
-    return NodeInfo(node_id, node_type, contact, longitude, latitude, path)
+    return tuple(starmap(path_item, _PATH_ITEM.iter_unpack(cursor.rest())))
 
 
 # CONNECT
@@ -238,7 +255,7 @@ def _decode_node_info_rest(cursor: Cursor, node_id: NodeId, node_type: NodeType)
 
 def _encode_connect(message: Connect) -> bytes:
     mode = struct.pack(">B", message.data_direction)
-    return struct.pack(">B", message.peer_mode) + _encode_node_info(message.node_info, mode)
+    return struct.pack(">B", message.peer_mode) + encode_node_info(message.node_info, mode)
 
 
 def _decode_connect(cursor: Cursor) -> Connect:
@@ -246,7 +263,9 @@ def _decode_connect(cursor: Cursor) -> Connect:
     node_id = NodeId(cursor.u64("id"))
     node_type = _decode_enum(NodeType, cursor.u8("type"), "node type")
     direction = _decode_enum(DataDirection, cursor.u8("mode"), "data direction")
-    return Connect(peer_mode, direction, _decode_node_info_rest(cursor, node_id, node_type))
+    place = _decode_place(cursor)
+    info = NodeInfo(node_id, node_type, *place, _decode_path(cursor))
+    return Connect(peer_mode, direction, info)
 
 
 # CONNECT_RESPONSE
@@ -266,14 +285,14 @@ def _check_response(code: int, has_node_info: bool) -> None:
 def _encode_connect_response(message: ConnectResponse) -> bytes:
     _check_response(message.response_code, message.node_info is not None)
     code = struct.pack(">H", message.response_code)
-    return code if message.node_info is None else code + _encode_node_info(message.node_info)
+    return code if message.node_info is None else code + encode_node_info(message.node_info)
 
 
 def _decode_connect_response(cursor: Cursor) -> ConnectResponse:
     code = cursor.u16("response_code")
     _check_response(code, cursor.remaining > 0)
     if code == ResponseCode.OK:
-        return ConnectResponse(ResponseCode.OK, _decode_node_info(cursor))
+        return ConnectResponse(ResponseCode.OK, decode_node_info(cursor))
     return ConnectResponse(ResponseCode(code) if code in _RESPONSE_CODES else code, None)
 
 
@@ -282,7 +301,7 @@ def _decode_connect_response(cursor: Cursor) -> ConnectResponse:
 
 
 def _encode_node(message: NodeInfoAdv | NodeInfoWd) -> bytes:
-    return _encode_node_info(message.node_info)
+    return encode_node_info(message.node_info)
 
 
 # SUBSCRIBE_INFO_ADV, SUBSCRIBE_INFO_WD
@@ -379,11 +398,11 @@ CODECS: Mapping[int, Codec] = {
         Codec(
             NodeInfoAdv,
             _encode_node,
-            lambda body: NodeInfoAdv(_decode_node_info(body)),
+            lambda body: NodeInfoAdv(decode_node_info(body)),
             recurs=True,
         ),
         Codec(
-            NodeInfoWd, _encode_node, lambda body: NodeInfoWd(_decode_node_info(body)), recurs=True
+            NodeInfoWd, _encode_node, lambda body: NodeInfoWd(decode_node_info(body)), recurs=True
         ),
         Codec(
             SubscribeInfoAdv,

@@ -33,6 +33,7 @@ from laps.wire.extensions import (
     RepairRequest,
     RepairResponse,
 )
+from laps.wire.node_lists import NodeListAdv
 from laps.wire.peering import (
     AnnounceInfoAdv,
     NodeInfoAdv,
@@ -103,6 +104,17 @@ def test_a_way_to_a_node_that_a_peer_may_not_carry_is_refused(net: ProvingNet) -
     assert relay.nodes.best(parse_node_id(FAR)) is None
     words = "tells of a way to node 5:5, which it may not carry"
     assert refused(relay) == [(LIAR, words)]
+
+
+def test_of_a_list_the_ways_are_taken_that_the_peer_may_carry(net: ProvingNet) -> None:
+    relay, liar = joined(net, carries=["1:*"])
+    infos = [way("1:9", LIAR).node_info, way(FAR, LIAR).node_info, way("1:8", "1:9").node_info]
+    liar.say(NodeListAdv(tuple(infos)))
+    assert [relay.nodes.best(info.id) is not None for info in infos] == [True, False, False]
+    assert [words for _, words in refused(relay)] == [
+        "tells of a way to node 5:5, which it may not carry",
+        "tells of a way to node 1:8 that does not lead by itself",
+    ]
 
 
 @pytest.mark.parametrize("by", [(), ("1:9",), (LIAR, "1:9")])

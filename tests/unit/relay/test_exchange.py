@@ -9,6 +9,7 @@ from msgspec import structs
 
 from laps.relay.roles import Role
 from laps.types import NodeInfo, NodePathItem, NodeType, PeerMode, format_node_id, parse_node_id
+from laps.wire.node_lists import NodeListAdv, NodeListWd
 from laps.wire.peering import NodeInfoAdv, NodeInfoWd
 from support.relays import Net, Puppet, Wire
 
@@ -48,6 +49,72 @@ def listened() -> tuple[Net, Relay, Puppet, Puppet]:
     left.heard.clear()
     right.heard.clear()
     return net, relay, left, right
+
+
+def listened_lists() -> tuple[Net, Relay, Puppet, Puppet]:
+    """As `listened`, of puppets that take lists."""
+    net = Net()
+    relay = net.relay("1:1")
+    left, right = net.puppet("2:1"), net.puppet("2:2")
+    for puppet in (left, right):
+        net.wire(puppet, relay, extended=True)
+    net.run(8.0)
+    left.heard.clear()
+    right.heard.clear()
+    return net, relay, left, right
+
+
+def many(count: int, srtt_ms: int = 30) -> tuple[NodeInfo, ...]:
+    return tuple(via(f"3:{low}", ("2:1", srtt_ms)) for low in range(1, count + 1))
+
+
+def listed(puppet: Puppet, kind: type[NodeListAdv | NodeListWd]) -> list[int]:
+    """How many nodes were in each list, in the order that they came."""
+    return [len(it.node_infos) for it in puppet.heard if isinstance(it, kind)]
+
+
+# -- in lists --------------------------------------------------------------------------------------
+
+
+def test_many_nodes_are_told_in_lists_and_withdrawn_in_lists() -> None:
+    net, relay, left, right = listened_lists()
+    left.say(NodeListAdv(many(250)))
+    assert len(relay.nodes) == 252
+    net.run(3.0)
+    assert listed(right, NodeListAdv) == [100, 100, 50]
+    assert told([it for it in right.heard if isinstance(it, NodeInfoAdv)]) == []
+    left.say(NodeListWd(many(250)[:20]))
+    net.run(0.0)
+    assert sum(listed(right, NodeListWd)) == 20
+    assert len(relay.nodes) == 232
+
+
+def test_a_list_says_what_one_message_for_each_node_says() -> None:
+    net, relay, left, _ = listened_lists()
+    left.say(NodeListAdv(many(3)))
+    left.say(NodeInfoWd(many(3)[0]), NodeListAdv((via("3:2", ("2:1", 50)),)))
+    net.run(0.0)
+    assert known(relay) == {"2:1", "2:2", "3:2", "3:3"}
+    choice = relay.nodes.best(parse_node_id("3:2"))
+    assert choice is not None
+    assert choice.path.info == via("3:2", ("2:1", 50))
+
+
+def test_one_node_is_told_as_the_document_has_it() -> None:
+    net, _, left, right = listened_lists()
+    left.say(NodeListAdv(many(1)))
+    net.run(3.0)
+    said = via("3:1", ("2:1", 30), ("1:1", 10))
+    left.say(NodeListWd(many(1)))
+    assert right.heard == [NodeInfoAdv(said), NodeInfoWd(said)]
+
+
+def test_a_list_that_says_nothing_is_taken() -> None:
+    net, relay, left, right = listened_lists()
+    left.say(NodeListAdv(()), NodeListWd(()))
+    net.run(3.0)
+    assert right.heard == []
+    assert known(relay) == {"2:1", "2:2"}
 
 
 # -- when ------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from laps.infobase.metrics import MetricsChange
 from laps.infobase.namespaces import NamespaceChange
 from laps.relay.extensions import PeerLeaving
 from laps.relay.roles import Role
-from laps.types import NamespaceInfo, NodeId, NodeInfo, NodeType, PeerMode, SnsId
+from laps.relay.telling import SPARED
+from laps.types import NamespaceInfo, NodeId, NodeInfo, NodePathItem, NodeType, PeerMode, SnsId
 from laps.wire.extensions import (
     MAX_NAMESPACE_PARTS,
     GoAway,
@@ -23,6 +24,7 @@ from laps.wire.peering import SubscribeNodeSetWd
 from support.extensions import EPOCH, FAR, NORTH, ROOM, SELF, SOUTH, STUB, World, metrics, offer
 
 if TYPE_CHECKING:
+    from laps.relay.peers import Peer
     from laps.wire.peering import Message
 
 
@@ -62,6 +64,64 @@ def test_the_same_word_by_another_way_goes_no_further(world: World) -> None:
         assert world.said() == []
     assert world.extensions.metrics.counters.duplicates == 1
     assert world.extensions.namespaces.counters.duplicates == 1
+
+
+def test_a_peer_that_has_another_way_to_a_node_is_spared_most_of_its_metrics(world: World) -> None:
+    north, south = world.peer(NORTH), world.peer(SOUTH)
+    world.reach(FAR, north)
+    world.advertise(FAR, south)
+    heard(south)[FAR] = beyond(south, FAR)
+    for sequence in range(1, 2 * SPARED + 1):
+        world.extensions.receive(north, NodeMetricsAdv(metrics(sequence)), world.now)
+    assert len(world.said()) == 2
+    # It takes its own way back, so it goes by us now.
+    heard(south).clear()
+    world.extensions.telling.way_lost(south, FAR)
+    held = NodeMetricsAdv(metrics(2 * SPARED))
+    assert world.said() == [(SOUTH, held)]
+    newer = NodeMetricsAdv(metrics(2 * SPARED + 1))
+    world.extensions.receive(north, newer, world.now)
+    assert world.said() == [(SOUTH, newer)]
+
+
+def test_a_peer_with_a_way_of_its_own_is_spared_what_is_held_of_a_node_as_well(
+    world: World,
+) -> None:
+    north, south = world.peer(NORTH), world.peer(SOUTH)
+    spared = 0
+    for number in range(SPARED):
+        node = NodeId(1000 + number)
+        world.reach(node, north)
+        heard(south)[node] = beyond(south, node)
+        world.extensions.receive(north, NodeMetricsAdv(metrics(1, node)), world.now)
+        world.advertise(node, south)
+        spared += not world.said()
+    assert spared == SPARED - 1
+
+
+def heard(peer: Peer) -> dict[NodeId, NodeInfo]:
+    """What a peer has told of nodes."""
+    assert peer.control is not None
+    return peer.control.heard
+
+
+def beyond(peer: Peer, node: NodeId) -> NodeInfo:
+    """A way of a peer to a node, with another on it."""
+    path = NodePathItem(NodeId(90), 10), NodePathItem(peer.node_id, 10)
+    return NodeInfo(node, NodeType.EDGE, path=path)
+
+
+def test_a_peer_of_a_node_itself_may_hear_nothing_from_it_and_is_sent_its_metrics(
+    world: World,
+) -> None:
+    north, south = world.peer(NORTH), world.peer(SOUTH)
+    world.reach(FAR, north)
+    world.advertise(FAR, south)
+    path = (NodePathItem(SOUTH, 10),)
+    heard(south)[FAR] = NodeInfo(FAR, NodeType.EDGE, path=path)
+    for sequence in range(1, 9):
+        world.extensions.receive(north, NodeMetricsAdv(metrics(sequence)), world.now)
+    assert len(world.said()) == 8
 
 
 def test_a_node_receives_what_others_say_of_it(world: World) -> None:

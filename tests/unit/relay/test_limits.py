@@ -19,6 +19,7 @@ from laps.types import (
 )
 from laps.wire.control import encode
 from laps.wire.extensions import EXTENDED_CODECS, NamespaceInfoAdv
+from laps.wire.node_lists import NodeListAdv
 from laps.wire.peering import (
     MAX_PATH_NODES,
     AnnounceInfoAdv,
@@ -76,6 +77,21 @@ def test_a_peer_that_tells_of_too_much_is_closed(kind: str) -> None:
     assert code == CloseCode.GRACEFUL
     assert f"more than 5 {kind}: peering.most_{kind}" in reason
     assert relay.counters.peers_over_limit == 1
+
+
+def test_the_nodes_of_a_list_are_counted() -> None:
+    _, relay, puppet = meet()
+    say(puppet, nodes_listed(1, 5), nodes_listed(1, 5))
+    assert len(relay.nodes) == 6
+    assert relay.counters.peers_over_limit == 0
+    say(puppet, nodes_listed(4, 6))
+    assert puppet.closed is not None
+    assert "more than 5 nodes: peering.most_nodes" in puppet.closed[1]
+
+
+def nodes_listed(first: int, last: int) -> Message:
+    messages = (message("nodes", number) for number in range(first, last + 1))
+    return NodeListAdv(tuple(it.node_info for it in messages if isinstance(it, NodeInfoAdv)))
 
 
 @pytest.mark.parametrize("kind", ["nodes", "subscribes", "namespaces", "announces", "sets"])

@@ -14,7 +14,10 @@ from laps.types import (
     FullLink,
     NamespaceInfo,
     NodeId,
+    NodeInfo,
     NodeMetrics,
+    NodePathItem,
+    NodeType,
     Reachability,
     SnsId,
     TrackKey,
@@ -52,6 +55,7 @@ from laps.wire.extensions import (
 )
 from laps.wire.interest import MAX_NEAR, MAX_SERVERS, SubscribeInterest, Wants
 from laps.wire.metric_fields import MAX_CANDIDATES, MAX_COORDINATE_MS, MAX_FULL_LINKS
+from laps.wire.node_lists import NodeListAdv, NodeListWd
 from laps.wire.peering import CODECS, Message, MessageType
 from laps.wire.policy import PolicyRefusal, SetTerms
 
@@ -109,6 +113,16 @@ relayed = (
 )
 regions = st.lists(st.text(max_size=16), max_size=3).map(tuple)
 vias = st.lists(node_ids, max_size=3).map(tuple)
+node_infos = st.builds(
+    NodeInfo,
+    node_ids,
+    st.sampled_from(NodeType),
+    st.text(max_size=16),
+    st.floats(-180, 180),
+    st.floats(-90, 90),
+    st.lists(st.builds(NodePathItem, node_ids, st.integers(0, 2**64 - 1)), max_size=3).map(tuple),
+)
+node_lists = st.lists(node_infos, max_size=3).map(tuple)
 messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(Authorization, st.binary(min_size=1, max_size=64)),
     st.builds(NodeMetricsAdv, node_metrics),
@@ -126,6 +140,8 @@ messages: st.SearchStrategy[Message] = st.one_of(
     ),
     st.builds(SetSilent, st.integers(0, 2**32 - 1).map(SnsId)),
     st.builds(NodeSilent, st.integers(0, 2**64 - 1).map(NodeId)),
+    st.builds(NodeListAdv, node_lists),
+    st.builds(NodeListWd, node_lists),
     st.builds(SetPressed, st.integers(0, 2**32 - 1).map(SnsId), st.sampled_from(Urgency)),
     st.builds(SubscribeInterest, st.sampled_from(Wants), st.booleans(), vias, vias),
     st.builds(RepairResponse, *relayed[:4], st.integers(0, 2**32 - 1), node_ids),

@@ -31,7 +31,7 @@ from laps.types import (
     parse_node_id,
     track_alias,
 )
-from laps.wire import extensions, interest, peering, policy
+from laps.wire import extensions, interest, node_lists, peering, policy
 from laps.wire.control import ControlDecoder, decode, encode
 from laps.wire.extension_fields import ExtensionType
 from laps.wire.extensions import EXTENDED_CODECS
@@ -97,6 +97,15 @@ def node_info(meaning: Meaning) -> NodeInfo:
         float(meaning["latitude"]),
         tuple(NodePathItem(parse_node_id(hop), number(srtt_us)) for hop, srtt_us in hops),
     )
+
+
+def node_list(meaning: Meaning) -> tuple[NodeInfo, ...]:
+    listed: dict[str, Meaning] = {}
+    for key, value in meaning.items():
+        place, dot, field = key.partition(".")
+        if dot:
+            listed.setdefault(place, {})[field] = value
+    return tuple(map(node_info, listed.values()))
 
 
 def subscribe_info(meaning: Meaning) -> SubscribeInfo:
@@ -250,6 +259,8 @@ def subscribe_interest(meaning: Meaning) -> interest.SubscribeInterest:
 
 
 SIMPLE: dict[str, Callable[[Meaning], peering.Message]] = {
+    "NODE_LIST_ADV": lambda it: node_lists.NodeListAdv(node_list(it)),
+    "NODE_LIST_WD": lambda it: node_lists.NodeListWd(node_list(it)),
     "AUTHORIZATION": lambda it: extensions.Authorization(bytes.fromhex(it["token"])),
     "SET_TERMS": set_terms,
     "POLICY_REFUSAL": policy_refusal,
