@@ -105,7 +105,9 @@ def run(
 def sweep(
     family: Annotated[
         str,
-        typer.Option(metavar="NAME", help="random, narrow, both-dial, failover, served, restarts, or all."),
+        typer.Option(
+            metavar="NAME", help="random, narrow, both-dial, failover, served, restarts, or all."
+        ),
     ] = "all",
     first: Annotated[int, typer.Option("--from", metavar="N", min=0, help="The first seed.")] = 0,
     count: Annotated[int, typer.Option(metavar="N", min=1, help="How many seeds.")] = 100,
