@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from laps.auth.grants import Namespace
     from laps.auth.peers import Proven
     from laps.relay.extensions import Extensions
+    from laps.relay.interest import Interest
     from laps.relay.journal import Journal
     from laps.relay.peers import Links, Peer, PeerLink
     from laps.relay.proofs import PeerProofs
@@ -92,6 +93,7 @@ class Claims:
         links: Links,
         extensions: Extensions,
         subscribes: SubscribeExchange,
+        interest: Interest,
         journal: Journal,
         counters: RelayCounters,
     ) -> None:
@@ -100,6 +102,7 @@ class Claims:
         self._links = links
         self._extensions = extensions
         self._subscribes = subscribes
+        self._interest = interest
         self._journal = journal
         self._counters = counters
         self._hearsay: OrderedDict[Subject, tuple[PeerLink, Flooded]] = OrderedDict()
@@ -205,7 +208,7 @@ class Claims:
         plain = isinstance(message, SubscribeInfoAdv | SubscribeInfoWd)
         if source is None or control is None or not (plain or control.link.extended):
             return True
-        if self._links.is_suspect(control):
+        if self._links.is_suspect(control) or self._is_told_by_server(peer, message):
             return True
         held = self._known(subject)
         if subject in self._hearsay:
@@ -213,6 +216,15 @@ class Claims:
         if held is None or sequence_newer(sequence, held):
             self._keep(subject, peer_link, message)
             self._links.say(control, ("hearsay", *subject), message)
+        return False
+
+    def _is_told_by_server(self, peer: Peer, message: Flooded) -> bool:
+        """Whether a control server tells what a node has no reason to say to us itself."""
+        if peer.interest is None or not peer.interest.serves:
+            return False
+        match message:
+            case SubscribeInfoAdv(info) | SubscribeInfoWd(info):
+                return not self._interest.is_said_by_source(info)
         return False
 
     def _known(self, subject: Subject) -> int | None:
@@ -296,7 +308,7 @@ def _announce_problem(peer: Peer, proven: Proven, message: AnnounceInfoAdv | Ann
 def _interest_problem(proven: Proven, message: SubscribeInterest) -> str:
     """Who is taken for a control server is told everything, and others may hear nothing without."""
     if message.serves and proven.speaker.role != Role.CONTROL.value:
-        return f"says that it is a control server, and has proved to be a {proven.speaker.role}"
+        return f"says that it is a control server, and has proved the role {proven.speaker.role}"
     return ""
 
 

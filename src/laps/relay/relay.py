@@ -192,7 +192,7 @@ class Relay:
         told = self.classes, self._stubs, self.events, self.journal
         self._arrivals = Arrivals(self_info, self.rules, *meeting, *told)
         self.pressure = Pressure(self.links, self.fib, self.data, self.tracks, self._stubs)
-        exchanges = self.proofs, self.links, self.extensions, self._subscribes
+        exchanges = self.proofs, self.links, self.extensions, self._subscribes, self.interest
         self.claims = Claims(self.id, *exchanges, self.journal, self.counters)
         known = self.nodes, self.subscribes, self._stubs, self._paths, self._subscribes
         flowing = self.tracks, self.ingress, self.data, self.reach, self.repairs

@@ -33,6 +33,7 @@ from laps.wire.extensions import (
     RepairRequest,
     RepairResponse,
 )
+from laps.wire.interest import SubscribeInterest, Wants
 from laps.wire.node_lists import NodeListAdv
 from laps.wire.peering import (
     AnnounceInfoAdv,
@@ -409,3 +410,35 @@ def test_a_relay_that_may_carry_nobody_tells_of_nobody(net: ProvingNet) -> None:
     for relay in (edge, *others):
         assert refused(relay) == []
         assert relay.is_idle()
+
+
+# -- control servers -------------------------------------------------------------------------------
+
+
+def test_only_who_has_proved_to_be_a_control_server_is_taken_for_one(net: ProvingNet) -> None:
+    relay, liar = joined(net)
+    liar.say(SubscribeInterest(Wants.ALL, serves=True))
+    words = "says that it is a control server, and has proved the role edge"
+    assert refused(relay) == [(LIAR, words)]
+    assert relay.interest.concern.servers == ()
+
+
+def test_a_control_server_tells_what_a_node_need_not_say_itself(net: ProvingNet) -> None:
+    relay, server = joined(net, "control")
+    other = net.liar(HONEST)
+    net.join(other, relay)
+    server.say(SubscribeInterest(Wants.ALL, serves=True))
+    other.say(SubscribeInterest(Wants.OFFERED, servers=(server.id,)))
+    assert relay.interest.is_served
+    net.subscribe(relay, App(), "a/t")
+    relay.interest.name_near([other.id], net.now)
+    key = track_hash("a/t").full_name_hash
+    server.say(SubscribeInfoAdv(subscribe_info(HONEST, "a/t", 40)))
+    assert relay.subscribes.holds(other.id, key)
+    # What is offered here a node says itself, as it is asked to.
+    net.announce(relay, App(), "b")
+    server.say(SubscribeInfoAdv(subscribe_info(HONEST, "b/t", 40)))
+    assert not relay.subscribes.holds(other.id, track_hash("b/t").full_name_hash)
+    other.say(SubscribeInfoAdv(subscribe_info(HONEST, "b/t", 40)))
+    assert relay.subscribes.holds(other.id, track_hash("b/t").full_name_hash)
+    assert corrected(relay) == []
