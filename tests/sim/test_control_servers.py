@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from laps.relay import digests
 from laps.sim.families import findings, served
 from laps.sim.invariants import check_subscribes
 
 SEEDS = range(1, 25)
+FEW = [*range(30, 36), *(pytest.param(it, marks=pytest.mark.nightly) for it in range(36, 150))]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -18,6 +20,13 @@ def test_control_servers_may_die_and_come_back(seed: int) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(25, 301))
 def test_many_networks_of_control_servers_go_on(seed: int) -> None:
+    assert findings("served", seed) == []
+
+
+@pytest.mark.parametrize("seed", FEW)
+def test_who_is_back_tells_what_has_changed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Digests are made of the few subscribes of these networks too."""
+    monkeypatch.setattr(digests, "LEAST", 1)
     assert findings("served", seed) == []
 
 

@@ -63,6 +63,7 @@ class Concern:
         self.offers.drop_origin(peer.node_id)
         peer.unmatched.clear()
         peer.interest = None
+        peer.awaits_digest = False
 
     def take(self, peer: Peer) -> None:
         """What a peer wants is another than before."""
@@ -79,6 +80,7 @@ class Concern:
             self.untold.pop(peer, None)
         elif not told:
             self.untold[peer] = ()
+            peer.awaits_digest = said.digests
         if said.wants is not Wants.OFFERED:
             self.offers.drop_origin(node_id)
             peer.unmatched.clear()

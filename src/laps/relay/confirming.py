@@ -64,6 +64,8 @@ class Confirming:
     def _confirm(self, peer: Peer, now: float) -> None:
         if peer.confirm_at is None:
             return
+        if peer.awaits_agreed or peer.owes_digest:
+            peer.confirm_at = max(peer.confirm_at, now + self._confirm_s)
         if now < peer.confirm_at:
             self._timers.at(peer.confirm_at, lambda now: self._confirm(peer, now))
             return
@@ -75,6 +77,7 @@ class Confirming:
             if self._links.peers.get(peer.node_id) is not peer:
                 return
             said = any(key in peer_link.confirmed for peer_link in peer.links.values())
+            said = said or (peer.agreed is not None and peer.agreed.covers(key))
             held = None if said else self._subscribes.get(peer.node_id, key)
             # What others told us of it, it need not say itself.
             yield held if held is not None and self._interest.is_said_by_source(held) else None

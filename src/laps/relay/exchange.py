@@ -37,11 +37,13 @@ if TYPE_CHECKING:
 
     from laps.infobase.nodes import Choice, Nodes, PathCandidate
     from laps.infobase.subscribes import Subscribes
+    from laps.relay.digests import Digests
     from laps.relay.extensions import Extensions
     from laps.relay.interest import Interest
     from laps.relay.peers import Links, Peer
     from laps.relay.scope import Scope
     from laps.types import NodeId, NodeInfo, SubscribeInfo
+    from laps.wire.interest import SubscribeAgreed
     from laps.wire.peering import Message
 
 # A name of its own, as it is asked for at each node: a member of an enum takes longer to find.
@@ -70,6 +72,7 @@ class Exchange:
         extensions: Extensions,
         scope: Scope,
         interest: Interest,
+        digests: Digests,
         gather_s: float,
     ) -> None:
         self._self_info = self_info
@@ -82,6 +85,7 @@ class Exchange:
         self._scope = scope
         self._interest = interest
         self._concern = interest.concern
+        self._digests = digests
         self._gather_s = gather_s
         self._gathered: dict[NodeId, None] = {}
         self._is_leaving = False
@@ -148,7 +152,7 @@ class Exchange:
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
-        more = self._concern.untold or self._concern.nearer
+        more = self._concern.untold or self._concern.nearer or not self._digests.is_idle
         if more or self._telling or self._met or self._matching or self._scope.is_stale:
             return 0.0
         return self._flush_at
@@ -208,21 +212,32 @@ class Exchange:
             self._met.setdefault(source, {})[peer.node_id] = None
 
     def _tell_subscribes(
-        self, peer: Peer, source: NodeId, before: Collection[NodeId] | None = None
+        self,
+        peer: Peer,
+        source: NodeId,
+        before: Collection[NodeId] | None = None,
+        agreed: SubscribeAgreed | None = None,
     ) -> None:
         """Tell a peer all that a node subscribes to, or what concerns the peer of it."""
         if peer.control is None:
             return
         if self._concern.hears_all(peer):
-            page = self._subscribes_of(peer, source, before)
+            page = self._subscribes_of(peer, source, before, agreed)
             self._links.page(peer.control, _page(source), page)
         elif self._concern.hears_some(peer):
             self._met.setdefault(source, {})[peer.node_id] = None
 
     def _subscribes_of(
-        self, peer: Peer, source: NodeId, before: Collection[NodeId] | None = None
+        self,
+        peer: Peer,
+        source: NodeId,
+        before: Collection[NodeId] | None = None,
+        agreed: SubscribeAgreed | None = None,
     ) -> Iterator[Message | None]:
-        """What a node subscribes to, of a server's share what was not its own among others."""
+        """What a node subscribes to, of a server's share what was not its own among others.
+
+        What the peer has been found to hold is not told again.
+        """
         is_told = source == self._self_info.id or not self._interest.is_served
         is_told, servers = is_told and self._may_speak_of(source), self._concern.servers
         for key in self._subscribes.of(source) if is_told else ():
@@ -231,7 +246,8 @@ class Exchange:
                 return
             before = before if self._concern.servers is servers else None
             info = self._subscribes.get(source, key)
-            is_for = info is not None and self._concern.is_shared_with(peer, key, before)
+            is_known = agreed is not None and agreed.covers(key)
+            is_for = not is_known and self._concern.is_shared_with(peer, key, before)
             yield self._adv_for(peer, info) if info is not None and is_for else None
 
     def _withdraw(self, peer: Peer, node_ids: Iterable[NodeId]) -> None:
@@ -348,8 +364,12 @@ class Exchange:
         """Peers hear of more than before, or of nodes that are new to them."""
         while self._concern.untold:
             peer, before = self._concern.untold.popitem()
-            for source in (self._self_info.id, *peer.told):
+            own = () if peer.awaits_digest else (self._self_info.id,)
+            for source in (*own, *peer.told):
                 self._tell_subscribes(peer, source, before)
+        while self._digests.compared:
+            peer, agreed = self._digests.compared.popitem()
+            self._tell_subscribes(peer, self._self_info.id, agreed=agreed)
         while self._concern.nearer:
             peer, nodes = self._concern.nearer.popitem()
             if peer.control is not None:

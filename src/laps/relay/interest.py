@@ -29,6 +29,8 @@ from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from msgspec import structs
+
 from laps.relay.concern import Concern
 from laps.relay.roles import Role
 from laps.relay.servers import are_all_joined, are_joined, responsible
@@ -287,7 +289,8 @@ class Interest:
 
     # -- what we say -------------------------------------------------------------------------------
 
-    def _wants(self, peer: Peer) -> Wants:
+    def wants_of(self, peer: Peer) -> Wants:
+        """What we ask a peer for."""
         if peer.interest is None:
             return Wants.LATER
         if self.shares and not peer.interest.serves:
@@ -298,11 +301,13 @@ class Interest:
         control = peer.control
         if self._is_stub or peer.is_stub or control is None or not control.link.extended:
             return
-        wants = self._wants(peer)
+        wants = self.wants_of(peer)
         near = self.near if wants is Wants.OFFERED else ()
-        message = SubscribeInterest(wants, self._serves, self.concern.servers, near)
+        message = SubscribeInterest(
+            wants, self._serves, self.concern.servers, near, peer.owes_digest
+        )
         link, said = self._said.get(peer.node_id, (None, None))
-        if link is control and said == message:
+        if said is not None and link is control and _says_the_same(said, message):
             return
         self._said[peer.node_id] = control, message
         self._links.send_on(control, message)
@@ -367,3 +372,8 @@ class Interest:
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
         return 0.0 if self._moved or self._tracks.announces.moved else self._turns_at
+
+
+def _says_the_same(said: SubscribeInterest, message: SubscribeInterest) -> bool:
+    """Whether it need not be said again: that the digest has been sent is seen anyway."""
+    return structs.replace(message, digests=said.digests) == said

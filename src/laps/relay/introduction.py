@@ -13,6 +13,7 @@ from laps.relay.roles import Role
 
 if TYPE_CHECKING:
     from laps.infobase.nodes import Nodes
+    from laps.relay.digests import Digests
     from laps.relay.exchange import Exchange
     from laps.relay.extensions import Extensions
     from laps.relay.interest import Interest
@@ -33,6 +34,7 @@ class Introduction:
         extensions: Extensions,
         exchange: Exchange,
         interest: Interest,
+        digests: Digests,
         subscribes: SubscribeExchange,
     ) -> None:
         self._self_id = self_id
@@ -42,6 +44,7 @@ class Introduction:
         self._extensions = extensions
         self._exchange = exchange
         self._interest = interest
+        self._digests = digests
         self._subscribes = subscribes
 
     def is_second(self, peer: Peer, peer_link: PeerLink) -> bool:
@@ -119,6 +122,7 @@ class Introduction:
         if peer.is_stub:
             self._extensions.begin_stub(peer, now)
             return
+        self._digests.begin(peer)
         self._interest.begin(peer, now)
         self._extensions.begin(peer, now)
         self._exchange.sync(peer)

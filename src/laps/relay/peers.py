@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from laps.sessions.peer import Effect, PeerSession, SendControl
     from laps.sessions.peer import Event as SessionEvent
     from laps.types import AnnounceInfo, NodeId, NodeInfo, SnsId
-    from laps.wire.interest import SubscribeInterest
+    from laps.wire.interest import SubscribeAgreed, SubscribeInterest
     from laps.wire.peering import Message
 
 # Names of their own, as they are asked for at each message: members of enums take longer to find.
@@ -188,6 +188,14 @@ class Peer:
     "Nodes whose subscribes it wants to hear of too, to the tracks that it wants itself."
     unmatched: dict[tuple[tuple[int, ...], int], AnnounceInfo] = field(default_factory=dict)
     "What it has announced, and has not been told yet who wants it."
+    owes_digest: bool = False
+    "It is to be sent a digest of what we hold of its own, as soon as it has said what it wants."
+    awaits_digest: bool = False
+    "It is about to send one of what it holds of ours, and is not told our own before that."
+    awaits_agreed: bool = False
+    "It has been sent a digest, and has not said what agrees."
+    agreed: SubscribeAgreed | None = None
+    "What it still subscribes to, as it has said of whole buckets in this control session."
     confirm_at: float | None = None
     "When it has had the time to say again what it subscribes to; None: it needs none."
 

@@ -19,7 +19,7 @@ from laps.wire.extensions import (
     SetPressed,
     SetSilent,
 )
-from laps.wire.interest import SubscribeInterest
+from laps.wire.interest import SubscribeAgreed, SubscribeDigest, SubscribeInterest
 from laps.wire.node_lists import NodeListAdv, NodeListWd
 from laps.wire.peering import (
     AnnounceInfoAdv,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from laps.relay.claims import Claims
     from laps.relay.data import DataPlane
     from laps.relay.demand import Demand
+    from laps.relay.digests import Digests
     from laps.relay.exchange import Exchange
     from laps.relay.extensions import Extensions
     from laps.relay.ingress import IngressSets
@@ -60,6 +61,10 @@ if TYPE_CHECKING:
     from laps.tracks.tracks import Tracks
     from laps.types import NodeInfo
     from laps.wire.peering import Message
+
+
+Asked = SubscribeInterest | SubscribeDigest | SubscribeAgreed
+OfInterest = AnnounceInfoAdv | AnnounceInfoWd | Asked
 
 
 class Receiving:
@@ -88,6 +93,7 @@ class Receiving:
         demand: Demand,
         exchange: Exchange,
         interest: Interest,
+        digests: Digests,
     ) -> None:
         self._rules = rules
         self._counters = counters
@@ -109,6 +115,7 @@ class Receiving:
         self._refusals = refusals
         self._demand = demand
         self._interest = interest
+        self._digests = digests
         self._exchange = exchange
 
     def receive(self, peer_link: PeerLink, peer: Peer, message: Message, now: float) -> None:
@@ -136,9 +143,14 @@ class Receiving:
             case SubscribeInfoAdv(info) | SubscribeInfoWd(info) if takes_control:
                 added = isinstance(message, SubscribeInfoAdv)
                 self._subscribes.receive(peer_link, peer, info, stub, added=added, now=now)
-            case AnnounceInfoAdv() | AnnounceInfoWd() | SubscribeInterest() if takes_control:
-                taken = self._hear_of_interest(peer_link, peer, message, stub, now)
-                self._counters.unwanted_messages += not taken
+            case (
+                AnnounceInfoAdv()
+                | AnnounceInfoWd()
+                | SubscribeInterest()
+                | SubscribeDigest()
+                | SubscribeAgreed()
+            ) if takes_control:
+                self._hear_of_interest(peer_link, peer, message, stub, now)
             case SetTerms() | SubscribeNodeSetAdv() | SubscribeNodeSetWd() if self._takes_data(
                 peer_link
             ):
@@ -168,21 +180,28 @@ class Receiving:
         self,
         peer_link: PeerLink,
         peer: Peer,
-        message: AnnounceInfoAdv | AnnounceInfoWd | SubscribeInterest,
+        message: OfInterest,
         stub: StubClient | None,
         now: float,
-    ) -> bool:
-        """What a peer offers, and wants to hear of; whether that has a place here."""
-        if isinstance(message, SubscribeInterest):
-            return self._interest.heard(peer_link, peer, message, now)
-        info, added = message.announce_info, isinstance(message, AnnounceInfoAdv)
-        if stub is not None:
-            change = self._tracks.announce if added else self._tracks.unannounce
-            self._subscribes.review_all(change(stub, info) or (), now)
-            return True
-        taken = self._interest.announced(peer, info, added=added)
-        self._exchange.tell_matching(peer)
-        return taken
+    ) -> None:
+        """What a peer offers, wants to hear of, and holds already."""
+        match message:
+            case AnnounceInfoAdv(info) | AnnounceInfoWd(info) if stub is not None:
+                added, taken = isinstance(message, AnnounceInfoAdv), True
+                change = self._tracks.announce if added else self._tracks.unannounce
+                self._subscribes.review_all(change(stub, info) or (), now)
+            case AnnounceInfoAdv(info) | AnnounceInfoWd(info):
+                added = isinstance(message, AnnounceInfoAdv)
+                taken = self._interest.announced(peer, info, added=added)
+                self._exchange.tell_matching(peer)
+            case SubscribeInterest():
+                taken = self._interest.heard(peer_link, peer, message, now)
+                self._digests.heard_interest(peer)
+            case SubscribeDigest():
+                taken = self._digests.received(peer, message)
+            case SubscribeAgreed():
+                taken = self._digests.agreed(peer, message)
+        self._counters.unwanted_messages += not taken
 
     def _hear_of_nodes(
         self,

@@ -21,6 +21,7 @@ from laps.relay.control_streams import ControlStreams
 from laps.relay.corrections import Corrections
 from laps.relay.data import DataPlane
 from laps.relay.demand import Demand
+from laps.relay.digests import Digests
 from laps.relay.exchange import Exchange
 from laps.relay.extensions import Extensions
 from laps.relay.ingress import IngressSets
@@ -122,13 +123,14 @@ class Relay:
         self.extensions = Extensions(self.id, role, *around, *advertised)
         bases = self.nodes, self.subscribes, self.links, self.extensions
         scope, refused = Scope(self.id, self.weighing.policy, self.counters), Refused()
-        asking_for = self.links, self.subscribes, self.tracks
-        self.interest = Interest(self.id, role, *asking_for, reflects=settings.reflect)
-        telling_of = scope, self.interest
-        self._exchange = Exchange(self_info, *bases, *telling_of, settings.node_advertise_s)
+        held = self.links, self.subscribes
+        self.interest = Interest(self.id, role, *held, self.tracks, reflects=settings.reflect)
+        self._digests = Digests(self.id, *held, self.interest)
+        told_of = *bases, scope, self.interest, self._digests
+        self._exchange = Exchange(self_info, *told_of, settings.node_advertise_s)
         refusing = scope, refused, self.tracks, self.reach, self.journal
         self.stub_refusals = StubRefusals(self.id, self._stubs, *refusing)
-        limiting = corrections, *telling_of, refused, self.stub_refusals
+        limiting = corrections, scope, self.interest, refused, self.stub_refusals
         self._subscribes = SubscribeExchange(
             self_info.id,
             settings,
@@ -150,7 +152,7 @@ class Relay:
             self.id, self.rules, self.links, self.nodes, self.journal, self.counters
         )
         counted = self.weighing.policy, self.journal, self.counters
-        exchanging = self._exchange, self.interest
+        exchanging = self._exchange, self.interest, self._digests
         self.proofs = PeerProofs(self.id, role, self.links, *counted)
         self._introduction = Introduction(
             self.id, role, self.links, self.nodes, self.extensions, *exchanging, self._subscribes
@@ -197,9 +199,8 @@ class Relay:
         known = self.nodes, self.subscribes, self._stubs, self._paths, self._subscribes
         flowing = self.tracks, self.ingress, self.data, self.reach, self.repairs
         watching = self.suspicion, self.pressure, self.extensions, self.refusals, self.demand
-        bounds = self.rules, self.counters, settings.limits, self.claims
-        parts = *bounds, *known, *flowing, *watching, *exchanging
-        self._receiving = Receiving(*parts)
+        bounds = self.rules, self.counters, settings.limits, self.claims, *known, *flowing
+        self._receiving = Receiving(*bounds, *watching, *exchanging)
         fib, shared = self.fib, self.tracks.shared
         moved = fib.abandoned, fib.unsettled, fib.reached, fib.reordered
         self._moved_by_data = *moved, shared.broken, shared.reordered, self.data.holding
@@ -207,7 +208,7 @@ class Relay:
         sending = self.weighing, self._paths, self._exchange, self._sets, self.ingress, self.data
         saying = self._subscribes, self.extensions, self.repairs, self.pressure, self.links
         looking = self.refusals, self.proofs, self.places, self.demand, self.classes
-        self._due: tuple[Due, ...] = (*sending, self.interest, *saying, *looking)
+        self._due: tuple[Due, ...] = (*sending, self.interest, self._digests, *saying, *looking)
 
     # -- links -------------------------------------------------------------------------------------
 

@@ -24,8 +24,10 @@ class ExtensionType(IntEnum):
     SET_TERMS = 76
     POLICY_REFUSAL = 77
     SUBSCRIBE_INTEREST = 78
+    SUBSCRIBE_DIGEST = 79
     NODE_LIST_ADV = 80
     NODE_LIST_WD = 81
+    SUBSCRIBE_AGREED = 82
 
 
 def check_most(what: str, size: int, most: int) -> None:

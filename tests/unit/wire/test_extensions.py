@@ -53,7 +53,14 @@ from laps.wire.extensions import (
     Urgency,
     check_full_name,
 )
-from laps.wire.interest import MAX_NEAR, MAX_SERVERS, SubscribeInterest, Wants
+from laps.wire.interest import (
+    MAX_NEAR,
+    MAX_SERVERS,
+    SubscribeAgreed,
+    SubscribeDigest,
+    SubscribeInterest,
+    Wants,
+)
 from laps.wire.metric_fields import MAX_CANDIDATES, MAX_COORDINATE_MS, MAX_FULL_LINKS
 from laps.wire.node_lists import NodeListAdv, NodeListWd
 from laps.wire.peering import CODECS, Message, MessageType
@@ -143,7 +150,17 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(NodeListAdv, node_lists),
     st.builds(NodeListWd, node_lists),
     st.builds(SetPressed, st.integers(0, 2**32 - 1).map(SnsId), st.sampled_from(Urgency)),
-    st.builds(SubscribeInterest, st.sampled_from(Wants), st.booleans(), vias, vias),
+    st.builds(SubscribeInterest, st.sampled_from(Wants), st.booleans(), vias, vias, st.booleans()),
+    st.integers(6, 8).flatmap(
+        lambda bits: st.lists(
+            st.integers(0, 2**64 - 1), min_size=1 << bits, max_size=1 << bits
+        ).map(lambda sums: SubscribeDigest(bits, tuple(sums)))
+    ),
+    st.integers(6, 12).flatmap(
+        lambda bits: st.binary(min_size=1 << bits >> 3, max_size=1 << bits >> 3).map(
+            lambda same: SubscribeAgreed(bits, same)
+        )
+    ),
     st.builds(RepairResponse, *relayed[:4], st.integers(0, 2**32 - 1), node_ids),
     st.builds(
         SetTerms,
@@ -196,7 +213,7 @@ def test_a_plain_peer_neither_gets_nor_sends_one(message: Message) -> None:
 
 
 def test_the_extensions_stand_beside_the_document() -> None:
-    assert list(EXTENDED_CODECS) == [*MessageType, *ExtensionType]
+    assert set(EXTENDED_CODECS) == {*MessageType, *ExtensionType}
     assert {key: EXTENDED_CODECS[key] for key in CODECS} == CODECS
     assert min(ExtensionType) == 64
 

@@ -255,7 +255,17 @@ def policy_refusal(meaning: Meaning) -> policy.PolicyRefusal:
 def subscribe_interest(meaning: Meaning) -> interest.SubscribeInterest:
     nodes = node_ids(meaning["servers"]), node_ids(meaning["near"])
     wants = interest.Wants[meaning["wants"]]
-    return interest.SubscribeInterest(wants, bool(number(meaning["serves"])), *nodes)
+    flags = bool(number(meaning["serves"])), bool(number(meaning["digests"]))
+    return interest.SubscribeInterest(wants, flags[0], *nodes, flags[1])
+
+
+def subscribe_digest(meaning: Meaning) -> interest.SubscribeDigest:
+    bits = number(meaning["bits"])
+    sums = [0] * (1 << bits)
+    for item in meaning["sums"].split():
+        bucket, _, value = item.partition(":")
+        sums[number(bucket)] = number(value)
+    return interest.SubscribeDigest(bits, tuple(sums))
 
 
 SIMPLE: dict[str, Callable[[Meaning], peering.Message]] = {
@@ -265,6 +275,10 @@ SIMPLE: dict[str, Callable[[Meaning], peering.Message]] = {
     "SET_TERMS": set_terms,
     "POLICY_REFUSAL": policy_refusal,
     "SUBSCRIBE_INTEREST": subscribe_interest,
+    "SUBSCRIBE_DIGEST": subscribe_digest,
+    "SUBSCRIBE_AGREED": lambda it: interest.SubscribeAgreed(
+        number(it["bits"]), bytes.fromhex(it["same"])
+    ),
 }
 
 
