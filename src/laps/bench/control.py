@@ -279,7 +279,7 @@ class Bench:
         killed = self._kill() if asked.kill else None
         added = self._add() if asked.add else None
         self._ask(do="change", rate=0)
-        self._until("everything has been said", lambda: self._all("is_quiet"), SETTLE_S)
+        self._until("everything has been said", lambda: self._all("is_quiet"))
         self._read_samples()
         add, changes = self.result.add, max(1, steady.changes)
         add("changes", "asked for in a second", asked.rate)
@@ -431,11 +431,12 @@ def table(result: Result) -> Table:
     """The results for a person."""
     asked = result.asked
     caption = (
-        "A change is a subscribe or an unsubscribe at one Edge; it ends when the Edge that offers\n"
-        "the track knows. Shares are whole when no Edge has anything left to tell to a server."
+        "A change is a subscribe or an unsubscribe at one Edge, until the Edge\n"
+        "that offers the track knows. Shares are whole when no Edge has\n"
+        "anything left to tell to a server."
     )
     if not result.keeps_up:
-        caption += "\nThe machine did not keep up: fewer changes were made than were asked for."
+        caption += "\nThe machine did not keep up: it made fewer changes than it was asked for."
     title = f"{asked.servers} control servers and {asked.edges} Edges, {asked.tracks:,} tracks"
     return table_of(result.figures, title, caption)
 

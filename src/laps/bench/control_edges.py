@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
 
+from laps.bench.control_servers import DEAD_AFTER_S
 from laps.bench.light_edge import TICKS_PER_S, Layout, LightEdge, Tables
 from laps.config import Config
 from laps.errors import CloseCode, LapsError
@@ -56,8 +57,10 @@ MOST_CHANGES: Final = 100
 # While so much waits for a server, nothing more is subscribed to.
 FILL_AHEAD: Final = 200
 
-# A relay that dies under a bench leaves it no answer to wait for.
-DEAD_AFTER_S: Final = Config().peering.dead_after_s
+# So many sessions are written to in a turn of the loop, a batch each; then what has come is read.
+MOST_PUMPED: Final = 4
+# And so many subscribes are looked at.
+MOST_LOOKED_AT: Final = 500
 
 
 class Session:
@@ -113,6 +116,8 @@ class Edges:
         )
         self._watch = LinkWatch(self._links, lambda _: True, (), lambda *_: None, DEAD_AFTER_S)
         self._pumping: asyncio.Handle | None = None
+        self._turns: dict[LightEdge, None] = {}
+        "Edges that have something to write, in the order of their turns."
         self._fills: dict[int, Iterator[int]] = {}
         self._random = random.Random(len(self.edges))  # noqa: S311 - the same each time
         self._gone: list[int] = []
@@ -179,7 +184,8 @@ class Edges:
                 session.edge.begin(session.server, session)
             elif isinstance(it, ControlReceived) and session.server is not None:
                 session.edge.receive(session.server, it.message, ticks)
-        self._pump_soon()
+        if session.edge.waiting or session.edge.number in self._fills:
+            self._pump_soon(session.edge)
 
     def _closed(self, link: QuicLink, _: ConnectionClosed) -> None:
         # It may be in the middle of something that is said on it.
@@ -190,32 +196,41 @@ class Edges:
         session = self._sessions.pop(link.id, None)
         if session is not None and session.server is not None:
             session.edge.left(session.server)
-            self._pump_soon()
+            self._pump_soon(session.edge)
 
     def _writable(self, link: QuicLink) -> None:
         session = self._sessions.get(link.id)
         if session is not None and session.server is not None:
             session.edge.waiting[session.server] = None
-            self._pump_soon()
+            self._pump_soon(session.edge)
 
     def _ignore(self, *_: object) -> None:
         """Nothing here depends on it."""
 
-    def _pump_soon(self) -> None:
-        if self._pumping is None:
+    def _pump_soon(self, *edges: LightEdge) -> None:
+        """Write what waits of these Edges, when it is their turn."""
+        self._turns |= dict.fromkeys(edges)
+        if self._pumping is None and self._turns:
             self._pumping = self._loop.call_soon(self._pump)
 
     def _pump(self) -> None:
         self._pumping = None
-        for edge in self.edges.values():
+        left = MOST_PUMPED
+        for edge in list(self._turns):
+            del self._turns[edge]
             if edge.number in self._fills:
                 self._fill_some(edge)
-            waiting, edge.waiting = edge.waiting, {}
-            for server in waiting:
+            for server in list(edge.waiting)[:left]:
+                del edge.waiting[server]
+                left -= 1
                 if server in edge.sessions and edge.pump(server):
                     edge.waiting[server] = None
             if edge.waiting or (edge.number in self._fills and _has_room(edge)):
-                self._pump_soon()
+                self._pump_soon(edge)
+            if left <= 0:
+                break
+        if self._turns:
+            self._pump_soon()
 
     # -- subscribes --------------------------------------------------------------------------------
 
@@ -223,7 +238,7 @@ class Edges:
         """Subscribe to everything."""
         layout = self.tables.layout
         self._fills = {number: layout.wanted(number) for number in self.edges}
-        self._pump_soon()
+        self._pump_soon(*self.edges.values())
 
     def _fill_some(self, edge: LightEdge) -> None:
         ticks, tracks = self.ticks, self._fills[edge.number]
@@ -235,6 +250,8 @@ class Edges:
 
     def change(self, rate: float) -> None:
         """From now on so many changes a second."""
+        if not self._rate:
+            del self.tables.samples[:]  # of the fill
         self._rate, self._due = rate, 0.0
         if self._changing is not None:
             self._changing.cancel()
@@ -250,7 +267,6 @@ class Edges:
         for _ in range(min(int(self._due), MOST_CHANGES)):
             self._due -= 1
             self._change()
-        self._pump_soon()
         self._changing = self._loop.call_later(CHANGE_S, self._change_some, now)
 
     def _change(self) -> None:
@@ -269,11 +285,12 @@ class Edges:
             self._gone.append(track)
         edge = self.edges[layout.subscriber(track)]
         edge.change(track, self.ticks, wanted=wanted)
+        self._pump_soon(edge)
         self.made += 1
 
     # -- answers -----------------------------------------------------------------------------------
 
-    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+    async def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
         """What is asked is done, or told."""
         match asked["do"]:
             case "fill":
@@ -283,7 +300,7 @@ class Edges:
             case "keep":
                 self._keep_files(asked["as"])
             case "shares":
-                return self._shares()
+                return await self._shares()
         return self._state(tuple(asked.get("servers", ())))
 
     def _state(self, servers: Sequence[int]) -> dict[str, Any]:
@@ -310,11 +327,13 @@ class Edges:
             "bytes": sum(sent + received for sent, received in traffic),
         }
 
-    def _shares(self) -> dict[str, int]:
+    async def _shares(self) -> dict[str, int]:
         """How many subscribes of ours each server has to hold."""
         shares: Counter[int] = Counter()
         for edge in self.edges.values():
-            for track in self.tables.layout.wanted(edge.number):
+            for looked_at, track in enumerate(self.tables.layout.wanted(edge.number)):
+                if not looked_at % MOST_LOOKED_AT:
+                    await asyncio.sleep(0)
                 if self.tables.is_wanted[track]:
                     shares.update(responsible(edge.key(track), edge.servers))
         return {str(server): held for server, held in shares.items()}
@@ -336,21 +355,22 @@ async def serve(given: dict[str, Any]) -> None:
     """Answer questions until they end."""
     edges = Edges(given)
     loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
+    asked: asyncio.Queue[bytes | None] = asyncio.Queue()
     unread = b""
 
     def readable() -> None:
         nonlocal unread
         if not (data := os.read(sys.stdin.fileno(), 65536)):
             loop.remove_reader(sys.stdin.fileno())
-            ended.set()
+            asked.put_nowait(None)
         *lines, unread = (unread + data).split(b"\n")
         for line in lines:
-            _say(json.dumps(edges.answer(json.loads(line))))
+            asked.put_nowait(line)
 
     loop.add_reader(sys.stdin.fileno(), readable)
     _say("here")
-    await ended.wait()
+    while (line := await asked.get()) is not None:
+        _say(json.dumps(await edges.answer(json.loads(line))))
 
 
 def _say(line: str) -> None:

@@ -191,8 +191,13 @@ class Exchange:
         if peer.control is None:
             return
         if self._concern.hears_all(peer):
+            # What moved between servers is no page of all: words that wait for it would be lost.
+            key = _moved(source) if before else _page(source)
+            if before and peer.control.outbox.drop_page(key):
+                # The servers are others again, before it was told what moved the last time.
+                key, before = _page(source), None
             page = self._subscribes_of(peer, source, before)
-            self._links.page(peer.control, _page(source), page)
+            self._links.page(peer.control, key, page)
         elif self._concern.hears_some(peer):
             self._met.setdefault(source, {})[peer.node_id] = None
 
@@ -411,6 +416,10 @@ class Exchange:
 
 def _page(source: NodeId) -> Hashable:
     return "subscribes", source
+
+
+def _moved(source: NodeId) -> Hashable:
+    return "moved subscribes", source
 
 
 def srtt_changed(old_us: int, new_us: int) -> bool:

@@ -305,15 +305,15 @@ class SubscribeExchange:
 
     def _is_no_concern(self, info: SubscribeInfo, *, added: bool) -> bool:
         """Whether it is no concern of ours: it was on its way when we said so."""
-        served, shares = self._interest.is_served, self._interest.shares
-        if not (served or shares):
+        if not (self._interest.is_served or self._interest.shares):
             return False
-        # A server that was told of its end alone has those hear of it that were told by another.
+        # A server that was told of its end alone has those hear of it that were told by another;
+        # and so that an older word which another still sends does not bring it back, it counts.
         if not added and self._subscribes.holds(
             info.source_node_id, info.track_hash.full_name_hash
         ):
             return False
-        return (served and not added) or not self._interest.concerns_us(info)
+        return not self._interest.concerns_us(info)
 
     def _hear_more(self, now: float) -> None:
         """Policy lets us hear what it kept from us, or Stubs have what it kept from them."""
