@@ -431,12 +431,12 @@ def table(result: Result) -> Table:
     """The results for a person."""
     asked = result.asked
     caption = (
-        "A change is a subscribe or an unsubscribe at one Edge, until the Edge\n"
-        "that offers the track knows. Shares are whole when no Edge has\n"
-        "anything left to tell to a server."
+        "A change is a subscribe or an unsubscribe at one Edge, until\n"
+        "the Edge that offers the track knows. Shares are whole when\n"
+        "no Edge has anything left to tell to a server."
     )
     if not result.keeps_up:
-        caption += "\nThe machine did not keep up: it made fewer changes than it was asked for."
+        caption += "\nThe machine did not keep up: not all changes were made."
     title = f"{asked.servers} control servers and {asked.edges} Edges, {asked.tracks:,} tracks"
     return table_of(result.figures, title, caption)
 

@@ -370,6 +370,8 @@ class LightEdge:
         if wanted is added and (not wanted or held == info.sequence):
             return
         truth = (info.sequence + 1) & 0xFFFF
+        if not wanted and not sequence_newer(truth, held):
+            truth = (held + 1) & 0xFFFF
         if sequence_newer(truth, held):
             tables.counters.corrected += 1
             tables.sequences[track] = truth

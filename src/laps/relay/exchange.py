@@ -205,8 +205,8 @@ class Exchange:
         self, peer: Peer, source: NodeId, before: Collection[NodeId] | None = None
     ) -> Iterator[Message | None]:
         """What a node subscribes to, of a server's share what was not its own among others."""
-        is_told = source == self._self_info.id or not self._interest.is_served
-        is_told, servers = is_told and self._may_speak_of(source), self._concern.servers
+        is_told = self._interest.speaks_of(source, peer) and self._may_speak_of(source)
+        servers = self._concern.servers
         for key in self._subscribes.of(source) if is_told else ():
             # While this waited for room, either may have gone, or servers have come or gone.
             if source != self._self_info.id and not peer.knows(source):

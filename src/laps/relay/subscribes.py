@@ -25,7 +25,7 @@ from laps.relay.parent import Parent
 from laps.relay.pieces import MOST_IN_A_TURN, in_pieces
 from laps.relay.stub import StubClient
 from laps.tracks.publication import NewGroupWanted
-from laps.types import SubscribeInfo, next_sequence
+from laps.types import SubscribeInfo, next_sequence, sequence_newer
 from laps.wire.moqt.carried_subscribe import carried_subscribe
 
 if TYPE_CHECKING:
@@ -480,11 +480,14 @@ class SubscribeExchange:
 
     def _correct(self, info: SubscribeInfo, *, added: bool, now: float) -> None:
         """Somebody speaks of our own subscribes: if it is not so, or not from us, say what is."""
-        held = self._subscribes.get(self._self_id, info.track_hash.full_name_hash)
-        agrees = (held is not None) is added and (held is None or held.sequence == info.sequence)
-        if agrees or not self._corrections.may(info.track_hash.full_name_hash, now):
+        key, sequence = info.track_hash.full_name_hash, info.sequence
+        held, last = self._subscribes.get(self._self_id, key), self.sequence(self._self_id, key)
+        agrees = (held is not None) is added and (held is None or held.sequence == sequence)
+        if agrees or not self._corrections.may(key, now):
             return
-        truth = replace(held or info, sequence=(info.sequence + 1) & 0xFFFF)
+        if held is None and last is not None and sequence_newer(last, sequence):
+            sequence = last  # who says so was not told of the end, or has forgotten it since
+        truth = replace(held or info, sequence=(sequence + 1) & 0xFFFF)
         take = self._subscribes.withdraw if held is None else self._subscribes.add
         if take(truth, now) is not None:
             self._tell(truth, added=held is not None)
