@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 # Colours that people who see few of them tell apart.
 _DOTS, _LINE, _MARK = "#9aa0a6", "#3b7dc4", "#d2402f"
-# A picture of more dots is a blot, and an SVG of them too large to open: the longest stay.
-MOST_DOTS: Final = 20_000
+# A picture of more dots is a blot, and an SVG of them too large to open.
+MOST_DOTS: Final = 5_000
 
 
 def draw(result: Result, path: Path) -> None:
@@ -29,14 +29,16 @@ def draw(result: Result, path: Path) -> None:
     seconds: dict[int, list[float]] = {}
     for at, delay in result.samples:
         seconds.setdefault(int(at - began), []).append(1000 * delay)
-    longest = sorted(result.samples, key=lambda it: -it[1])[:MOST_DOTS]
+    some = result.samples[:: 1 + len(result.samples) // MOST_DOTS]
     # Less than a hundredth of a millisecond is not measured, and has no place on this axis.
-    shown = [(at - began, max(0.01, 1000 * delay)) for at, delay in longest]
+    shown = [(at - began, max(0.01, 1000 * delay)) for at, delay in some]
     if shown:
-        label = "a change" if len(shown) == len(result.samples) else "a change, the longest"
+        label = "a change" if len(some) == len(result.samples) else "a change, some of them"
         axes.plot(*zip(*shown, strict=True), ".", color=_DOTS, markersize=2, label=label)
-        p99 = [max(0.01, share_of(sorted(seconds[it]), 0.99)) for it in sorted(seconds)]
-        axes.plot([it + 0.5 for it in sorted(seconds)], p99, color=_LINE, label="p99 of a second")
+    for share, name, width in ((0.5, "p50 of a second", 1), (0.99, "p99 of a second", 2)):
+        values = [max(0.01, share_of(sorted(seconds[it]), share)) for it in sorted(seconds)]
+        places = [it + 0.5 for it in sorted(seconds)]
+        axes.plot(places, values, color=_LINE, linewidth=width, label=name)
     for stretch in result.stretches[1:]:
         axes.axvline(stretch.begin - began, color=_MARK, linewidth=1)
         place = stretch.begin - began, 0.98
