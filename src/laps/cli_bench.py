@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path  # noqa: TC003 - typer reads it
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,10 +13,11 @@ from laps.bench.tables import as_mapping, table_of_figures
 from laps.errors import ConfigError, LapsError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rich.table import Table
 
+    from laps.bench import control as bench_control
     from laps.bench import quic as bench_quic
 
 bench = typer.Typer(help="Measure this machine; every figure beside its peers in one run.")
@@ -113,6 +115,64 @@ def bench_peering_command(
         out.print(bench_peering.table(results))
     if not all(result.holds() for result in results):
         raise typer.Exit(1)
+
+
+@bench.command(
+    "control",
+    epilog="Example: laps bench control --servers 4 --edges 20 --tracks 200000 --rate 2000 "
+    "--kill --add --picture control.svg",
+)
+def bench_control_command(
+    servers: Annotated[int, typer.Option(min=1, max=32, metavar="N", help="At first.")] = 2,
+    edges: Annotated[int, typer.Option(min=2, max=500, metavar="N", help="Light ones.")] = 8,
+    tracks: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Each is wanted by one Edge.")
+    ] = 20_000,
+    rate: Annotated[
+        float, typer.Option(min=1, metavar="N", help="Subscribes and unsubscribes a second.")
+    ] = 500.0,
+    seconds: Annotated[float, typer.Option(min=1, help="How long these go on.")] = 10.0,
+    kill: Annotated[bool, typer.Option("--kill", help="Kill a server meanwhile.")] = False,
+    add: Annotated[bool, typer.Option("--add", help="Let one more join meanwhile.")] = False,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the delays: .png or .svg.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Control servers that share the subscribes of a network, as they come, go and are killed.
+
+    The servers are real relays; Edges are light ones, many to a process, on QUIC. In the end one
+    server is restarted. Exit status 1 if an Edge that publishes does not know of a subscribe that
+    there is, or of one that there is no more, or if servers hold other shares than theirs.
+    """
+    from laps.bench import control as bench_control
+
+    if kill and servers < 2:
+        raise ConfigError(f"--kill: of {servers} control server none would be left")
+    draw = _control_picture(picture)
+    asked = bench_control.Asked(servers, edges, tracks, rate, seconds, kill=kill, add=add)
+    with err.status("measuring") as status:
+        result = bench_control.measure(asked, status.update)
+    if as_json:
+        _print_line(json.dumps(bench_control.mapping(result), indent=2))
+    else:
+        out.print(bench_control.table(result))
+    draw(result)
+    if not result.holds():
+        raise typer.Exit(1)
+
+
+def _control_picture(path: Path | None) -> Callable[[bench_control.Result], None]:
+    """What draws it; an error before anything is measured where it cannot be drawn."""
+    if path is None:
+        return lambda _: None
+    if path.suffix.lower() not in (".png", ".svg"):
+        raise ConfigError(f"--picture {path}: end its name in .png or .svg")
+    try:
+        from laps.bench.control_picture import draw
+    except ModuleNotFoundError as error:
+        raise LapsError(f"{error}: a picture needs it: pip install 'laps[spark]'") from None
+    return lambda result: draw(result, path)
 
 
 @bench.command("soak", epilog="Example: laps bench soak --minutes 30")

@@ -62,10 +62,10 @@ class Process:
             raise LapsError(f"the benchmark's process {' '.join(self._args)!r} ended: {last[0]}")
         return line.strip()
 
-    def ask(self) -> dict[str, float]:
-        """What it has counted or measured so far."""
+    def ask(self, question: str = "and now?") -> dict[str, float]:
+        """What it has counted or measured so far, or answers to another question of one line."""
         assert self._popen.stdin is not None  # noqa: S101
-        self._popen.stdin.write("and now?\n")
+        self._popen.stdin.write(f"{question}\n")
         self._popen.stdin.flush()
         answer: dict[str, float] = json.loads(self.line())
         return answer

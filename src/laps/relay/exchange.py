@@ -222,8 +222,15 @@ class Exchange:
         if peer.control is None:
             return
         if self._concern.hears_all(peer):
+            # What moved between servers, or is not agreed, is no page of all: words that wait for
+            # it would be lost.
+            is_part = bool(before) or agreed is not None
+            key = _moved(source) if is_part else _page(source)
+            if is_part and peer.control.outbox.drop_page(key):
+                # The servers are others again, before it was told what moved the last time.
+                key, before, agreed = _page(source), None, None
             page = self._subscribes_of(peer, source, before, agreed)
-            self._links.page(peer.control, _page(source), page)
+            self._links.page(peer.control, key, page)
         elif self._concern.hears_some(peer):
             self._met.setdefault(source, {})[peer.node_id] = None
 
@@ -238,8 +245,8 @@ class Exchange:
 
         What the peer has been found to hold is not told again.
         """
-        is_told = source == self._self_info.id or not self._interest.is_served
-        is_told, servers = is_told and self._may_speak_of(source), self._concern.servers
+        is_told = self._interest.speaks_of(source, peer) and self._may_speak_of(source)
+        servers = self._concern.servers
         for key in self._subscribes.of(source) if is_told else ():
             # While this waited for room, either may have gone, or servers have come or gone.
             if source != self._self_info.id and not peer.knows(source):
@@ -459,6 +466,10 @@ class Exchange:
 
 def _page(source: NodeId) -> Hashable:
     return "subscribes", source
+
+
+def _moved(source: NodeId) -> Hashable:
+    return "moved subscribes", source
 
 
 def srtt_changed(old_us: int, new_us: int) -> bool:

@@ -50,6 +50,10 @@ if TYPE_CHECKING:
 # A server that is restarted is back in this time; who would not wait for it hears everything.
 GRACE_S: Final = 2.0
 
+# Whoever was without any server for a moment is not told what has ended meanwhile: after this time,
+# when all others are back too, it tells servers what it has of others, and they put it right.
+REGAINED_S: Final = 30.0
+
 # Whoever has heard everything goes on for a while: servers that come and go cost no more than that.
 AGAIN_S: Final = 10.0
 
@@ -92,6 +96,10 @@ class Interest:
         "What each peer was told last, and on which link."
         self._moved: dict[tuple[tuple[int, ...], int], AnnounceInfo] = {}
         "What peers have begun to offer that lack a server, or offer no more."
+        self._regained_at: float | None = None
+        "When we tell servers what we have of others, as we had none; inf while there is none."
+        self._put_right: frozenset[NodeId] = frozenset()
+        "The servers that we have told."
         self._turns_at: float | None = None
         "When we turn from one to the other, unless that changes."
         self._again_at = 0.0
@@ -223,6 +231,11 @@ class Interest:
             held = [(it, key) for it in self._subscribes.sources(key)]
             self.unwanted.append(self._of_no_concern(iter(held)))
 
+    def speaks_of(self, source: NodeId, peer: Peer) -> bool:
+        """Whether a peer hears from us what another node subscribes to, or our own."""
+        is_own = source == self._self_id
+        return is_own or not self.is_served or peer.node_id in self._put_right
+
     # -- whether we are served ---------------------------------------------------------------------
 
     def _review(self, now: float) -> None:
@@ -231,6 +244,7 @@ class Interest:
         serving = [it.node_id for it in peers if it.interest is not None and it.interest.serves]
         servers = tuple(sorted(serving)[:MAX_SERVERS])
         if servers != self.concern.servers:
+            self._note_regained(servers, now)
             self.concern.share_anew(servers)
         known = set(servers).union(*lists.values()) - {self._self_id}
         self.known_servers = () if self._is_stub else tuple(sorted(known)[:MAX_SERVERS])
@@ -248,6 +262,21 @@ class Interest:
             self._turn(is_served, shares, now)
         for peer in list(self._links.peers.values()):
             self._say(peer)
+
+    def _note_regained(self, servers: tuple[NodeId, ...], now: float) -> None:
+        self._put_right = frozenset()
+        if self._serves:
+            return  # others tell it what is so
+        if not servers:
+            self._regained_at = inf
+        elif self._regained_at == inf:
+            self._regained_at = now + REGAINED_S
+
+    def _be_put_right(self) -> None:
+        """Servers are told what we have of others, as if we passed it on."""
+        self._regained_at, self._put_right = None, frozenset(self.concern.servers)
+        for node_id in self._put_right if self.is_served else ():
+            self.concern.untold[self._links.peers[node_id]] = ()
 
     def _turn(self, is_served: bool, shares: bool, now: float) -> None:
         self._turns_at = None
@@ -363,6 +392,8 @@ class Interest:
         """Do what has fallen due."""
         if self._turns_at is not None and self._turns_at <= now:
             self._review(now)
+        if self._regained_at is not None and self._regained_at <= now:
+            self._be_put_right()
         if self._tracks.announces.moved:
             self._tell_offers(self._tracks.announces.take_moved())
         if self._moved:
@@ -371,7 +402,10 @@ class Interest:
 
     def deadline(self) -> float | None:
         """When `tick` wants to be called."""
-        return 0.0 if self._moved or self._tracks.announces.moved else self._turns_at
+        if self._moved or self._tracks.announces.moved:
+            return 0.0
+        due = [at for at in (self._turns_at, self._regained_at) if at is not None and at < inf]
+        return min(due, default=None)
 
 
 def _says_the_same(said: SubscribeInterest, message: SubscribeInterest) -> bool:

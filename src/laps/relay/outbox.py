@@ -84,6 +84,10 @@ class Outbox:
         pages = self._urgent if urgent else self._pages
         pages.setdefault(key, page)
 
+    def drop_page(self, key: Hashable) -> bool:
+        """Do not tell a page that waits and has not begun; whether there was one."""
+        return self._pages.pop(key, None) is not None
+
     def take(self) -> Message | None:
         """The next message; None where a page has nothing to tell this time, or has ended."""
         if self._urgent:

@@ -25,7 +25,7 @@ from laps.relay.parent import Parent
 from laps.relay.pieces import MOST_IN_A_TURN, in_pieces
 from laps.relay.stub import StubClient
 from laps.tracks.publication import NewGroupWanted
-from laps.types import SubscribeInfo, next_sequence
+from laps.types import SubscribeInfo, next_sequence, sequence_newer
 from laps.wire.moqt.carried_subscribe import carried_subscribe
 
 if TYPE_CHECKING:
@@ -305,15 +305,15 @@ class SubscribeExchange:
 
     def _is_no_concern(self, info: SubscribeInfo, *, added: bool) -> bool:
         """Whether it is no concern of ours: it was on its way when we said so."""
-        served, shares = self._interest.is_served, self._interest.shares
-        if not (served or shares):
+        if not (self._interest.is_served or self._interest.shares):
             return False
-        # A server that was told of its end alone has those hear of it that were told by another.
+        # A server that was told of its end alone has those hear of it that were told by another;
+        # and so that an older word which another still sends does not bring it back, it counts.
         if not added and self._subscribes.holds(
             info.source_node_id, info.track_hash.full_name_hash
         ):
             return False
-        return (served and not added) or not self._interest.concerns_us(info)
+        return not self._interest.concerns_us(info)
 
     def _hear_more(self, now: float) -> None:
         """Policy lets us hear what it kept from us, or Stubs have what it kept from them."""
@@ -480,11 +480,14 @@ class SubscribeExchange:
 
     def _correct(self, info: SubscribeInfo, *, added: bool, now: float) -> None:
         """Somebody speaks of our own subscribes: if it is not so, or not from us, say what is."""
-        held = self._subscribes.get(self._self_id, info.track_hash.full_name_hash)
-        agrees = (held is not None) is added and (held is None or held.sequence == info.sequence)
-        if agrees or not self._corrections.may(info.track_hash.full_name_hash, now):
+        key, sequence = info.track_hash.full_name_hash, info.sequence
+        held, last = self._subscribes.get(self._self_id, key), self.sequence(self._self_id, key)
+        agrees = (held is not None) is added and (held is None or held.sequence == sequence)
+        if agrees or not self._corrections.may(key, now):
             return
-        truth = replace(held or info, sequence=(info.sequence + 1) & 0xFFFF)
+        if held is None and last is not None and sequence_newer(last, sequence):
+            sequence = last  # who says so was not told of the end, or has forgotten it since
+        truth = replace(held or info, sequence=(sequence + 1) & 0xFFFF)
         take = self._subscribes.withdraw if held is None else self._subscribes.add
         if take(truth, now) is not None:
             self._tell(truth, added=held is not None)

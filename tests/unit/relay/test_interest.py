@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laps.relay.interest import AGAIN_S, GRACE_S
+from laps.relay.interest import AGAIN_S, GRACE_S, REGAINED_S
 from laps.relay.roles import Role
 from laps.relay.servers import REPLICAS, are_all_joined, are_joined, responsible
 from laps.relay.settings import PeerLimits
 from laps.types import (
     NodeId,
+    NodeInfo,
+    NodePathItem,
+    NodeType,
     PeerMode,
     SubscribeInfo,
     TrackKey,
@@ -24,14 +27,20 @@ from laps.types import (
 from laps.wire.control import encode
 from laps.wire.extensions import EXTENDED_CODECS
 from laps.wire.interest import SubscribeInterest, Wants
-from laps.wire.peering import AnnounceInfoAdv, AnnounceInfoWd, SubscribeInfoAdv, SubscribeInfoWd
+from laps.wire.peering import (
+    AnnounceInfoAdv,
+    AnnounceInfoWd,
+    NodeInfoAdv,
+    SubscribeInfoAdv,
+    SubscribeInfoWd,
+)
 from laps.wire.subscribe import encode_subscribe
-from support.relays import App, Net, track_hash, track_name
+from support.relays import App, Net, subscribe_info, track_hash, track_name
 
 if TYPE_CHECKING:
     from laps.relay.relay import Relay
     from laps.wire.peering import Message
-    from support.relays import Puppet, Wire
+    from support.relays import Puppet, Wire, WireEnd
 
 
 def held(relay: Relay) -> set[tuple[str, str]]:
@@ -366,6 +375,103 @@ def test_servers_of_which_two_do_not_speak_hear_everything() -> None:
     it.net.run(GRACE_S + AGAIN_S)
     assert all(server.interest.shares for server in it.servers)
     assert set(keepers(it).values()) == {REPLICAS}
+
+
+def fill(it: Served, edge: Relay) -> list[WireEnd]:
+    """An edge's links to its servers take nothing more until they are released."""
+    ends = [it.wires[edge, server].here for server in it.servers]
+    for end in ends:
+        end.window = end.unread = 1
+        end.holding = True
+    return ends
+
+
+def release(ends: list[WireEnd]) -> None:
+    for end in ends:
+        end.release()
+
+
+def test_what_is_wanted_while_a_share_waits_to_be_told_is_told_as_well() -> None:
+    it = Served(edges=1, servers=3)
+    (one,) = it.edges
+    it.want(one, "u")
+    full = fill(it, one)[:2]
+    it.net.crash(it.servers.pop())
+    it.net.run(0.5)
+    it.want(one, *"vwxyz")
+    release(full)
+    it.net.run(GRACE_S + AGAIN_S)
+    assert len(keepers(it)) == 6
+    assert set(keepers(it).values()) == {REPLICAS}
+
+
+def test_a_server_that_comes_and_goes_before_it_was_told_of_takes_nothing_with_it() -> None:
+    it = Served(edges=1, servers=3)
+    (one,) = it.edges
+    it.want(one, *"uvwxyz")
+    full = fill(it, one)
+    new = it.net.relay("9:8", Role.CONTROL)
+    for other in (*it.servers, one):
+        it.wire(other, new)
+    it.net.run(1.0)
+    assert min(keepers(it).values()) < REPLICAS  # it is to have some, and others let them go
+    it.net.crash(new)
+    it.net.run(1.0)
+    release(full)
+    it.net.run(GRACE_S + AGAIN_S)
+    assert len(keepers(it)) == 6
+    assert set(keepers(it).values()) == {REPLICAS}
+
+
+def test_an_end_that_overtakes_its_subscribe_by_another_server_counts() -> None:
+    net = Net()
+    one = net.relay("1:1")
+    servers = [net.puppet(f"9:{n}", NodeType.VIA) for n in (1, 2)]
+    for server in servers:
+        net.wire(one, server, mode=PeerMode.CONTROL, extended=True)
+    for server, other in (servers, reversed(servers)):
+        say(server, SubscribeInterest(Wants.SHARE, serves=True, servers=(other.id,)))
+        way = (NodePathItem(server.id, 1000),)
+        say(server, NodeInfoAdv(NodeInfo(parse_node_id("1:2"), NodeType.EDGE, path=way)))
+    net.run(AGAIN_S)
+    publisher = App()
+    net.announce(one, publisher, "a")
+    assert served(one)
+    say(servers[0], SubscribeInfoWd(subscribe_info("1:2", "a/x", 2)))
+    say(servers[1], SubscribeInfoAdv(subscribe_info("1:2", "a/x", 1)))
+    assert held(one) == set()
+    assert publisher.asked == []
+    say(servers[1], SubscribeInfoAdv(subscribe_info("1:2", "a/x", 3)))
+    assert held(one) == {("1:2", "x")}
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_ends_while_an_edge_has_no_server_for_a_moment_is_put_right(
+    *, restarted: bool
+) -> None:
+    it = Served(edges=2, servers=2)
+    one, two = it.edges
+    publisher = it.offer(one)
+    subscriber = it.want(two, "x", "y")
+    it.net.unsubscribe(two, subscriber, "a/x")
+    it.net.run(4.5)  # it is told after five seconds
+    for number, server in enumerate(list(it.servers)):
+        if restarted:
+            it.net.crash(server)
+            it.servers[number] = it.net.relay(f"9:{number + 1}", Role.CONTROL)
+        else:
+            it.wires[one, server].cut()
+    it.net.run(GRACE_S / 2)
+    if restarted:
+        it.wire(it.servers[1], it.servers[0])
+    for server in it.servers:
+        for edge in it.edges if restarted else [one]:
+            it.wire(edge, server)
+    it.net.run(REGAINED_S + 1.0)
+    assert served(one)
+    assert held(one) == {("1:2", "y")}
+    assert keepers(it) == {("1:2", "y"): REPLICAS}
+    assert len(publisher.asked) == 1
 
 
 # --- near -------------------------------------------------------------------------------------
