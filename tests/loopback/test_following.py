@@ -158,7 +158,7 @@ def _slow_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
     original = Fetching.some
 
     async def some(self: Fetching, *bounds: int) -> list[Object]:
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(1.0)
         return await original(self, *bounds)
 
     monkeypatch.setattr(Fetching, "some", some)
@@ -169,7 +169,7 @@ def _slow_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_track_that_is_there_may_take_its_time_to_be_read() -> None:
     async with relaying() as relay, laps.connect(url_of(relay)) as session:
         await write(await session.publish("demo", "t"), *range(12))
-        async with following_of(relay, startingOffsets="earliest", wait_s="0.1") as made:
+        async with following_of(relay, startingOffsets="earliest", wait_s="1") as made:
             await made.begin()
             assert sum(position.count for position in made.latest({}, None).values()) == 12
 

@@ -32,6 +32,7 @@ from laps.wire.buffer import decode_varint
 from laps.wire.control import encode
 from laps.wire.extensions import EXTENDED_CODECS
 from laps.wire.interest import SubscribeInterest, Wants
+from laps.wire.node_lists import NodeListAdv, NodeListWd
 from laps.wire.peering import (
     AnnounceInfoAdv,
     NodeInfoAdv,
@@ -42,8 +43,9 @@ from laps.wire.peering import (
 from laps.wire.subscribe import decode_track_name, encode_subscribe
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
+    from laps.types import NodeInfo
     from laps.wire.peering import Message
 
 # Node ids of light Edges are 1:1, 1:2 …
@@ -339,10 +341,19 @@ class LightEdge:
             case SubscribeInterest():
                 self._heard(server, message)
             case NodeInfoAdv(info):
-                self.contacts[info.id] = info.contact
-                self.sessions[server].nodes.add(info.id)
+                self._meet(server, (info,))
+            case NodeListAdv(infos):
+                self._meet(server, infos)
             case NodeInfoWd(info):
                 self.sessions[server].nodes.discard(info.id)
+            case NodeListWd(infos):
+                self.sessions[server].nodes.difference_update(info.id for info in infos)
+
+    def _meet(self, server: NodeId, infos: Iterable[NodeInfo]) -> None:
+        """A server tells of nodes."""
+        for info in infos:
+            self.contacts[info.id] = info.contact
+            self.sessions[server].nodes.add(info.id)
 
     def _take(self, info: SubscribeInfo, ticks: int, *, added: bool) -> None:
         """Somebody wants a track of ours, or no longer: the latest word about it counts."""
