@@ -147,7 +147,8 @@ class RelayRequests:
         if asker is None:
             asker = self._askers[node_id] = RelayAsker(self._context, node_id)
         self._serve(asker, message, inner, now)
-        # Of those that asked before, two are looked at for each that asks: no more idle ones stay.
+        # Of those that asked before, two are looked at for each that asks: so idle ones go, but for
+        # those that were under way when the last one asked.
         for oldest in list(islice(self._askers, 2)):
             if (idle := self._askers.pop(oldest)).is_busy:
                 self._askers[oldest] = idle

@@ -92,6 +92,7 @@ KEPT: Final = frozenset(
         "Probing._waiting",
         "Probing.vias",
         "Probing.wanted",  # by who sets it
+        "RelayRequests._askers",  # by what is under way, and one that was answered last
         "Scope._eras",  # by MOST_ERAS
         "Sequences._kept",  # for a minute, and by a bound of its own
         "Sequences._queue",
