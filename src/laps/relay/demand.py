@@ -56,11 +56,10 @@ NEXT_S: Final = 0.04
 # With very many flows more rarely, so that it stays a twentieth of a core.
 LOOK_EACH_S: Final = 0.0002
 
-# A control server tells what concerns us: it is dialled before all others that may be.
-SERVER: Final = 1 << 21
-
-# What a peer names in its place when it leaves is dialled before anything else.
-SUCCESSOR: Final = 1 << 20
+# Ranks: a relay that a leaving peer names in its place is dialled before relays that only help, and
+# a control server before both.
+SUCCESSOR: Final = 1
+SERVER: Final = 2
 
 
 class Demand:
@@ -141,7 +140,7 @@ class Demand:
         if len(self._successors) >= self._settings.sessions:
             del self._successors[next(iter(self._successors))]
         why = f"{format_node_id(node_id)} leaves, and names it"
-        need = Need(contact, named, why, gain=SUCCESSOR, mode=PeerMode.BOTH, at_once=True)
+        need = Need(contact, named, why, 0, PeerMode.BOTH, at_once=True, rank=SUCCESSOR)
         self._successors[node_id] = need
         self._due_at = now
 
@@ -219,10 +218,10 @@ class Demand:
                 continue
             if info.contact not in self._settings.dialled and self._policy.may_peer(node_id):
                 why, mode = "it is a control server", PeerMode.CONTROL
-                yield Need(info.contact, node_id, why, SERVER, mode, at_once=True)
+                yield Need(info.contact, node_id, why, 0, mode, at_once=True, rank=SERVER)
 
     def _is_enough(self, need: Need) -> bool:
-        return need.gain >= self._settings.least
+        return need.rank > 0 or need.gain >= self._settings.least
 
     # -- what would help ---------------------------------------------------------------------------
 

@@ -77,8 +77,8 @@ class Interest:
         "Whether we hear only what concerns us, and pass nothing on."
         self.shares = False
         "Whether we are a control server, and hear only our share."
-        self.why = ""
-        "Why we hear everything, in an operator's words."
+        self.why = "there is no control server"
+        "Why we are sent every subscribe, in an operator's words; empty if we need not be."
         self.near: tuple[NodeId, ...] = ()
         "Nodes whose subscribes concern us as well, to the tracks that are wanted here."
         self.known_servers: tuple[NodeId, ...] = ()

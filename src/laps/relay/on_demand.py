@@ -88,6 +88,8 @@ class Need(NamedTuple):
     "What the session is for: control goes the ways that are configured, mostly."
     at_once: bool = False
     "It is not for round trips, which may yet turn out to be shorter."
+    rank: int = 0
+    "Peers of a higher rank are dialled first, whatever the others would help."
 
 
 class Dial(NamedTuple):
@@ -235,10 +237,10 @@ class OnDemand:
         session = self._sessions.get(need.contact)
         return session is not None and session.state is State.WAITING
 
-    def _rank(self, need: Need) -> tuple[int, str]:
+    def _rank(self, need: Need) -> tuple[int, int, str]:
         session = self._sessions.get(need.contact)
         has_one = session is not None and session.state not in _IDLE
-        return -need.gain * (KEEPS if has_one else 1), need.contact
+        return -need.rank, -need.gain * (KEEPS if has_one else 1), need.contact
 
     def _dial(self, need: Need, now: float) -> None:
         session = self._sessions.get(need.contact)

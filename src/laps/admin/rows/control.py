@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from laps.admin.rows.table import Table
 from laps.admin.rows.texts import node_text, node_texts
 from laps.admin.schema.control import Control, ControlPeer
+from laps.relay.roles import Role
 from laps.relay.servers import REPLICAS, responsible
 
 if TYPE_CHECKING:
@@ -17,29 +18,42 @@ if TYPE_CHECKING:
 
 
 def control(relay: Relay, wall: Wall) -> Control:
-    """What we hear and why; `peers` are the rows."""
-    interest = relay.interest
-    servers = interest.concern.servers
+    """What this relay is sent and why; `peers` are the rows."""
+    own, interest = _own(relay), relay.interest
     return Control(
         node=node_text(relay.id),
         at=wall.now,
-        hears="share" if interest.shares else "offered" if interest.is_served else "all",
-        why="" if interest.shares or interest.is_served else interest.why,
-        servers=node_texts(servers),
+        hears=own.hears,
+        why=own.why,
+        servers=own.servers,
         subscribes=len(relay.subscribes),
-        replicas=min(REPLICAS, len(servers)) if interest.is_served else 0,
+        replicas=min(REPLICAS, len(own.servers)) if interest.is_served else 0,
     )
 
 
 def peers(relay: Relay) -> Table[ControlPeer]:
-    """The control servers that are known, and the peers that subscribes are exchanged with."""
+    """This relay, the control servers that are known, and the peers with control sessions."""
     known = relay.interest.known_servers
     able = [it.node_id for it in relay.peers.values() if it.control is not None and not it.is_stub]
-    found = sorted({*known, *able})
-    return Table.of(found, lambda node_id: _row(relay, node_id))
+    found = [relay.id, *sorted({*known, *able})]
+    return Table.of(found, lambda it: _own(relay) if it == relay.id else _peer(relay, it))
 
 
-def _row(relay: Relay, node_id: NodeId) -> ControlPeer:
+def _own(relay: Relay) -> ControlPeer:
+    interest = relay.interest
+    is_filtered = interest.shares or interest.is_served
+    return ControlPeer(
+        node=node_text(relay.id),
+        serves=relay.role is Role.CONTROL,
+        hears="share" if interest.shares else "offered" if interest.is_served else "all",
+        why="" if is_filtered else interest.why,
+        servers=node_texts(interest.concern.servers),
+        announces=len(relay.tracks.announces),
+        holds=relay.subscribes.count(relay.id),
+    )
+
+
+def _peer(relay: Relay, node_id: NodeId) -> ControlPeer:
     peer, interest = relay.peers.get(node_id), relay.interest
     said = None if peer is None else peer.interest
     return ControlPeer(

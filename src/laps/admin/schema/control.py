@@ -8,17 +8,23 @@ from laps.admin.schema.fields import GAUGE, Count, ListPage, Row, Total, says
 
 
 class ControlPeer(Row, frozen=True, kw_only=True):
-    """A peer that subscribes are exchanged with, or a control server that is none yet."""
+    """This relay, a peer that subscribes are exchanged with, or a control server without a session.
+
+    The first row is this relay.
+    """
 
     node: Annotated[str, says("Its id, like 1:2.")]
     serves: Annotated[bool, says("Whether it is a control server.")] = False
     hears: Annotated[
         str,
-        says("What we tell it: all, share, offered, later (it has not said) or nothing (no peer)."),
+        says(
+            "What it is sent: all, share, offered, later (not known yet) or nothing (no session)."
+        ),
     ] = ""
+    why: Annotated[str, says("Why this relay is sent all; empty for its peers.")] = ""
     servers: Annotated[list[str], says("The control servers that it has sessions with.")] = []
-    announces: Annotated[Count, says("What it announces on its link, to hear who wants it.")] = 0
-    holds: Annotated[Count, says("Subscribes of its own that we hold.")] = 0
+    announces: Annotated[Count, says("Announces that it receives subscribes for.")] = 0
+    holds: Annotated[Count, says("Subscribes of its own that are held here.")] = 0
 
 
 class Control(ListPage, frozen=True, kw_only=True):
@@ -26,10 +32,10 @@ class Control(ListPage, frozen=True, kw_only=True):
 
     path = "/v1/control"
 
-    hears: Annotated[
-        str, says("What we hear of subscribes: all, share (a control server) or offered.")
-    ] = ""
-    why: Annotated[str, says("Why we hear all of them; empty where we do not.")] = ""
+    hears: Annotated[str, says("What this relay is sent of subscribes: all, share or offered.")] = (
+        ""
+    )
+    why: Annotated[str, says("Why it is sent all of them; empty if it is not.")] = ""
     servers: Annotated[list[str], says("The control servers that we have sessions with.")] = []
     subscribes: Annotated[Count, says("Subscribes that are held here, our own too."), GAUGE] = 0
     replicas: Annotated[
